@@ -36,9 +36,6 @@ def test_no_numbers_are_compared_by_a_relative_tolerance_alone():
     assert found == []
 
 
-# What one system has and another has not stands in one module, and files are the same on all
-
-
 SOURCES = [
     path
     for folder in ("models", "training", "service", "longtail")

@@ -51,9 +51,6 @@ def test_the_choice_of_a_model_becomes_feedback(trained_sparse, tmp_path, monkey
     assert entry["rejected"] == [labels[0]["id"], labels[2]["id"]]
 
 
-# Feedback from files, by a person at a shell: there and back, and onto a disk that is full
-
-
 @pytest.fixture
 def said(place):
     """Writes entries about a label of the model to a file; returns its name."""
@@ -109,9 +106,6 @@ def test_a_full_disk_is_told_and_keeps_what_was_there(place, run, said, disk):
     assert outcome.status == 1 and "full" in outcome.last_line
     assert "5 entries" in run("feedback", "export", "out.jsonl", *store).out
     assert run("feedback", "import", said("few", 5, 100), *store, "--texts").status == 0
-
-
-# The page about Label Studio: its backend predicts tasks and keeps annotations as feedback
 
 
 PATH = Path(__file__).parents[2] / "docs" / "how-to" / "label_studio_backend.py"

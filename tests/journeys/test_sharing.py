@@ -23,9 +23,6 @@ def test_a_model_goes_by_zip_file_from_one_registry_to_another(place, run):
     assert (place / "colleague.jsonl").read_text() == (place / "registry.jsonl").read_text()
 
 
-# What is said of a corpus at the training is remembered by the commands that come after it
-
-
 SUBJECTS = {"cats": "Katzen", "dogs": "Hunde", "birds": "Vögel"}
 TEXTS = ["cats purr and sleep", "dogs bark at night", "birds sing in trees"]
 AFTER = [

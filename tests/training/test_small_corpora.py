@@ -121,9 +121,6 @@ def test_a_document_with_all_labels_leaves_the_default_something_to_draw(
     )
 
 
-# Corpora in Chinese, Japanese and Thai: trained, explained, served, and said so in the log
-
-
 TEXTS = {
     "zh": (
         "新款手机支持快速充电", "手机电池续航很长", "这本小说讲述爱情故事", "作家出版了新的小说",
@@ -140,7 +137,7 @@ TEXTS = {
 LABELS = ("phones", "phones", "novels", "novels")
 
 
-def write_of_scripts(folder: Path, texts: tuple[str, ...]) -> Path:
+def write_script(folder: Path, texts: tuple[str, ...]) -> Path:
     folder.mkdir()
     for name, end in (("train", ""), ("dev", " !")):  # no split has a text of another
         lines = [
@@ -158,7 +155,7 @@ def texts(request):
 
 @pytest.fixture
 def run(texts, sparse_config, train_in, tmp_path):
-    return train_in(tmp_path, sparse_config, write_of_scripts(tmp_path / "corpus", texts))
+    return train_in(tmp_path, sparse_config, write_script(tmp_path / "corpus", texts))
 
 
 def test_it_is_trained_on_characters_and_the_log_says_so(run, texts, caplog):

@@ -71,9 +71,6 @@ def files_changed(before: Bundle, after: Bundle) -> set[str]:
     return {name for name in old if old[name] != new[name]}
 
 
-# ---- one kind at a time, on a model of random weights
-
-
 def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply):
     after, applied = apply(bundle, changed(bundle, L3=None))
     assert files_changed(bundle, after) == {"labels.jsonl"}

@@ -127,7 +127,7 @@ def triton_client(server):
         yield client
 
 
-def text_input_of_triton(texts=TEXTS, *, shape=None, **options):
+def triton_texts(texts=TEXTS, *, shape=None, **options):
     values = np.array([text.encode() for text in texts], dtype=np.object_)
     values = values.reshape(shape or [len(texts)])
     tensor = triton.InferInput("text", list(values.shape), "BYTES")
@@ -149,9 +149,7 @@ def test_triton_sees_a_server_and_a_model_that_are_ready(triton_client):
 
 
 def test_triton_gets_labels_in_binary_tensors_as_it_asks_by_itself(triton_client):
-    found = triton_client.infer(
-        "longtail", text_input_of_triton(), parameters={"k": 2}, request_id="mine"
-    )
+    found = triton_client.infer("longtail", triton_texts(), parameters={"k": 2}, request_id="mine")
     assert strings(found, "label_ids") == [["L0", "L1"]] * 2
     assert strings(found, "label_names") == [["Label 0", "Label 1"]] * 2
     assert found.as_numpy("scores").tolist() == [[9, 8], [13, 12]]

@@ -214,7 +214,7 @@ RULES = PromotionRules(
 
 
 @pytest.fixture
-def registry_of_promote(tmp_path, trained_sparse):
+def two_trained(tmp_path, trained_sparse):
     """Two versions with the same weights; the first is current."""
     copy = Registry(tmp_path / "registry")
     source = trained_sparse.registry.open()
@@ -238,31 +238,24 @@ def registry_of_promote(tmp_path, trained_sparse):
 
 
 @pytest.fixture
-def held_out_of_promote(tiny_corpus):
+def dev_texts(tiny_corpus):
     return HeldOut(open_dataset(tiny_corpus), "dev")
 
 
-def test_what_passes_becomes_current_and_can_be_rolled_back(
-    registry_of_promote, held_out_of_promote
-):
-    assert (
-        promote(registry_of_promote, 2, held_out_of_promote, RULES).has_passed
-        and registry_of_promote.current() == 2
-    )
+def test_what_passes_becomes_current_and_can_be_rolled_back(two_trained, dev_texts):
+    assert promote(two_trained, 2, dev_texts, RULES).has_passed and two_trained.current() == 2
     with pytest.raises(ConfigError, match="--candidate 2: is the current version already"):
-        promote(registry_of_promote, 2, held_out_of_promote, RULES)
-    assert registry_of_promote.rollback() == 1
+        promote(two_trained, 2, dev_texts, RULES)
+    assert two_trained.rollback() == 1
 
 
-def test_what_is_refused_leaves_everything_as_it_was(registry_of_promote, held_out_of_promote):
-    verdict = promote(
-        registry_of_promote, 2, held_out_of_promote, replace(RULES, must_be_better=True)
-    )
-    assert verdict.reasons and registry_of_promote.current() == 1
+def test_what_is_refused_leaves_everything_as_it_was(two_trained, dev_texts):
+    verdict = promote(two_trained, 2, dev_texts, replace(RULES, must_be_better=True))
+    assert verdict.reasons and two_trained.current() == 1
 
 
 def test_the_command_promotes_what_is_as_good_where_asked_and_else_fails(
-    registry_of_promote, tiny_corpus, monkeypatch
+    two_trained, tiny_corpus, monkeypatch
 ):
     monkeypatch.setattr(
         "longtail.ext.promotion.paired.PromotionRules",
@@ -270,24 +263,19 @@ def test_the_command_promotes_what_is_as_good_where_asked_and_else_fails(
     )
     words = [
         "promote", "--candidate", "2", "--data", tiny_corpus, "--registry",
-        registry_of_promote.folder,
+        two_trained.folder,
     ]  # fmt: skip
     refused = CliRunner().invoke(longtail.app, [*map(str, words)])
-    assert (
-        isinstance(refused.exception, PromotionRefusedError) and registry_of_promote.current() == 1
-    )
+    assert isinstance(refused.exception, PromotionRefusedError) and two_trained.current() == 1
     done = CliRunner().invoke(longtail.app, [*map(str, words), "--not-worse"])
     assert done.exit_code == 0 and "Version 2 is promoted" in done.output
-    assert registry_of_promote.current() == 2
-
-
-# Paired tests: values whose means are the metrics, Holm by hand, and error rates by simulation
+    assert two_trained.current() == 2
 
 
 NUM_PAIRS = 200
 NUM_LABELS = 60
 COUNTS = np.array([0] * 6 + [1] * 6 + [5] * 16 + [40] * 16 + [200] * 16)
-RULES_OF_PAIRED = PromotionRules()
+PAIRED_RULES = PromotionRules()
 AS_GOOD = PromotionRules(must_be_better=False)
 
 
@@ -337,14 +325,14 @@ def test_holm_by_hand():
 
 @pytest.mark.slow
 def test_equal_models_are_promoted_in_less_than_one_in_twenty():
-    assert share_promoted(300, (0.4, 0.4), RULES_OF_PAIRED) < 0.05
+    assert share_promoted(300, (0.4, 0.4), PAIRED_RULES) < 0.05
 
 
 @pytest.mark.slow
 def test_models_that_are_worse_by_the_margin_are_promoted_in_less_than_one_in_twenty():
     """The margin is what the noise costs: the mean difference of P@5 over many documents."""
     joined = pair_of_models(999, 40_000, (0.4, 0.41))
-    (test, *_) = quality_tests(joined, COUNTS, 1000, RULES_OF_PAIRED)
+    (test, *_) = quality_tests(joined, COUNTS, 1000, PAIRED_RULES)
     assert 0.003 < -test.difference < 0.02
     rules = PromotionRules(must_be_better=False, margin=-test.difference)
     assert share_promoted(300, (0.4, 0.41), rules) < 0.05
@@ -352,7 +340,7 @@ def test_models_that_are_worse_by_the_margin_are_promoted_in_less_than_one_in_tw
 
 @pytest.mark.slow
 def test_a_better_model_is_promoted_and_a_worse_one_refused():
-    assert share_promoted(300, (0.5, 0.35), RULES_OF_PAIRED) > 0.95
+    assert share_promoted(300, (0.5, 0.35), PAIRED_RULES) > 0.95
     assert share_promoted(300, (0.35, 0.5), AS_GOOD) == 0
 
 
@@ -365,6 +353,6 @@ def test_rare_labels_that_are_lost_are_a_reason_though_all_labels_gain():
     spoilt = RankedEvaluation(
         labels, is_hit, joined["candidate"].true_rows, joined["candidate"].true_labels, NUM_LABELS
     )
-    tests = quality_tests(joined | {"candidate": spoilt}, COUNTS, 1000, RULES_OF_PAIRED)
-    (reason,) = objections(tests, RULES_OF_PAIRED)
+    tests = quality_tests(joined | {"candidate": spoilt}, COUNTS, 1000, PAIRED_RULES)
+    (reason,) = objections(tests, PAIRED_RULES)
     assert reason.startswith("nDCG@5 of labels with 1 training documents is worse: 0.00 instead")

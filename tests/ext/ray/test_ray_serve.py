@@ -171,9 +171,6 @@ def test_a_new_version_is_deployed_under_load_without_a_failed_request(serve, tw
     assert problem.headers["content-type"] == "application/problem+json"
 
 
-# Most of it with a stand-in; what needs a cluster is skipped where the extra `ray` is missing.
-
-
 ON_RAY = engine_named("ray")(4)
 NUM_LABELS, NUM_DOCUMENTS, NUM_FEATURES = 23, 60, 12
 

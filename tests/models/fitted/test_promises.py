@@ -133,9 +133,6 @@ def test_a_card_names_the_promises_of_each_scorer():
     )
 
 
-# Bounds of held-out documents: how many documents of their kind are outside, and who is told
-
-
 def documents(num, seed, *, has_nearest=True):
     rng = np.random.default_rng(seed)
     lengths = np.maximum(5, rng.lognormal(4, 0.5, num)).astype(int)

@@ -198,9 +198,6 @@ def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words):
     assert words in refusal(path)
 
 
-# Labels of vocabularies: the language that is shown, what is told, and files of such labels
-
-
 RICH = Concept(
     "u:r", {"en": "river", "fi": "joki", "": "R"},
     {"en": ("stream",), "sv": ("å",), "fi": ("joki",)}, {"en": ("rivr",), "fi": ("river",)},

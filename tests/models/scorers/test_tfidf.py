@@ -112,9 +112,6 @@ def test_words_are_those_of_the_pattern(text):
     assert tokenize(text) == TOKEN_PATTERN.findall(text.lower())
 
 
-# Character n-grams: what texts are taken apart into, where terms stand, and what is stored
-
-
 def terms(text: str) -> list[str]:
     return terms_of(text, 1, "char")
 
@@ -145,9 +142,6 @@ def test_spans_are_of_the_characters_as_they_came(text):
         for start, stop in places:
             assert 0 <= start < stop <= len(text)
             assert token in text[start:stop].lower()
-
-
-# What is HTML and what only looks like it; where the characters of a cleaned text come from
 
 
 PLAIN = [

@@ -214,7 +214,7 @@ def test_levels_are_those_of_a_plain_search():
         assert found.num_top + found.num_alone == len(tops)
 
 
-TURTLE_OF_REPLACEMENTS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+REPLACEMENTS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .
 @prefix dct: <http://purl.org/dc/terms/> .
 @prefix ex: <http://example.org/> .
@@ -231,7 +231,7 @@ BASE = "http://example.org/"
 
 @pytest.fixture
 def path(tmp_path):
-    (tmp_path / "v.ttl").write_text(TURTLE_OF_REPLACEMENTS)
+    (tmp_path / "v.ttl").write_text(REPLACEMENTS)
     return tmp_path / "v.ttl"
 
 

@@ -115,7 +115,7 @@ def test_thirds_divide_the_labels_and_no_frequency(counts):
         assert name == "Full" or not set(counts[is_in]) & set(counts[~is_in])
 
 
-TRIALS_OF_RATES = [Trial("task", name, seed) for seed in (0, 1) for name in ("low", "high")]
+RATE_TRIALS = [Trial("task", name, seed) for seed in (0, 1) for name in ("low", "high")]
 RATES = (0.1, 1.0, 10.0)
 BEST = {"low": 0.1, "high": 10.0}
 
@@ -141,7 +141,7 @@ class Recorded:
 
 def test_each_setting_has_the_rate_that_is_best_for_it_on_the_other_half(tmp_path):
     ran = Recorded()
-    found = run_with_rates(TrialStore(tmp_path, {}), TRIALS_OF_RATES, RATES, ran.rated())
+    found = run_with_rates(TrialStore(tmp_path, {}), RATE_TRIALS, RATES, ran.rated())
     assert ran.measured == [(name, seed, BEST[name]) for seed in (0, 1) for name in ("low", "high")]
     assert ran.tuned == [(name, 0, rate) for name in ("low", "high") for rate in RATES]
     assert found["task"]["low"][RATE].values == (0.1, 0.1)

@@ -82,7 +82,7 @@ def part_of(labels: list[list[int]], num_labels: int) -> Part:
 
 
 @pytest.fixture
-def data_of_profiles():
+def profiles():
     """Label 0 on all documents, and 1, 2, 3 on 40, 30 and 20 of them; 4 on one, 5 not measured."""
     labels = [[0, 1]] * 40 + [[0, 2]] * 30 + [[3, 0]] * 20 + [[0, 4, 5]] + [[0, 5]] * 25
     measured = [[0, 1], [2, 0], [0, 3], [0, 3], [0, 4], []]
@@ -101,8 +101,8 @@ def test_sizes_fall_from_the_most_to_its_hundredth(kind, most, num_classes):
 
 
 @pytest.mark.parametrize("kind", ["EXP", "STEP"])
-def test_a_document_has_its_rarest_common_label_and_classes_have_the_sizes(data_of_profiles, kind):
-    problem = make_profile(data_of_profiles, shape(kind), np.random.default_rng(0))
+def test_a_document_has_its_rarest_common_label_and_classes_have_the_sizes(profiles, kind):
+    problem = make_profile(profiles, shape(kind), np.random.default_rng(0))
     wanted = profile_sizes(shape(kind), 20, 3)
     assert sorted(problem.counts.tolist(), reverse=True) == wanted.tolist()
     assert (np.diff(problem.train.truth.indptr) == 1).all()

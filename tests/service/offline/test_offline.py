@@ -136,9 +136,6 @@ def test_the_last_line_says_which_cells_got_an_apostrophe(
     assert not num_guarded or f"; {num_guarded} cells that begin as formulas" in last
 
 
-# CSV files as `longtail predict` reads them: delimiters and columns are recognised and told
-
-
 def texts_in(source):
     """The texts of documents that can be read."""
     found = documents_of(source, 10**6)

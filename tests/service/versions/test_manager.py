@@ -61,9 +61,6 @@ def test_a_canary_gets_the_same_requests_every_time():
     assert runs[0] == runs[1]
 
 
-# The thread that loads models: tasks in order, looks in between, an end that waits for none
-
-
 @pytest.fixture
 def open_thread():
     threads = []

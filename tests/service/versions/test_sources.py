@@ -152,9 +152,6 @@ def test_what_needs_an_encoder_is_refused(sparse_client, extra, words):
     assert answer.json()["detail"].endswith(words)
 
 
-# Labels added to a version: by the command, and in the answers of a service after the swap
-
-
 WAIT_S = 300
 ASKED = {"text": "fishing rights in the sea", "scorer": "retrieval", "include": ["NEW-1"]}
 

@@ -93,9 +93,6 @@ def test_an_endless_margin_costs_nothing_and_has_no_gradient(name):
     assert margin.grad.item() == 0
 
 
-# Pair losses against loops, and the statements of Rawat et al. 2021 by enumerating all draws
-
-
 Y = 1  # the positive label
 OTHERS = [0, 2, 3, 4]
 M = 3

@@ -170,9 +170,6 @@ def test_frozen_layers_and_all_below_them_keep_their_weights(
         assert any(f"layer.{count}" in name for name in set(after) - unchanged)
 
 
-# Stages with every option: broken ones end as unbroken ones, and each option does what it says
-
-
 OPTIONS: dict[str, dict] = {"batch_tokens": {"batch_tokens": 300}, "accumulate": {"accumulate": 3}}
 OPTIONS["all"] = {key: value for option in OPTIONS.values() for key, value in option.items()}
 

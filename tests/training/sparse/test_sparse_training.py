@@ -188,21 +188,21 @@ def test_a_form_has_none_of_the_excluded_words():
 
 TITLES = ["Olive oil", "Olive trees", "Oil prices", "Trees"]
 TEXTS = [f"{title}\nA text on {title.lower()} and its trade {i}" for i, title in enumerate(TITLES)]
-CONFIG_OF_TITLES = SparseConfig(max_document_share=1.0)
+TITLE_CONFIG = SparseConfig(max_document_share=1.0)
 
 
 def test_the_training_rows_are_those_of_the_model_to_the_bit():
-    model, rows = fit_tfidf(TEXTS, CONFIG_OF_TITLES)
+    model, rows = fit_tfidf(TEXTS, TITLE_CONFIG)
     words = {token.removeprefix(TITLE) for token in model.tokens if token.startswith(TITLE)}
     assert words == {"oil", "olive", "trees"}
-    assert model.title_weight == CONFIG_OF_TITLES.title_weight
+    assert model.title_weight == TITLE_CONFIG.title_weight
     assert np.array_equal(rows.toarray(), model.transform(TEXTS).toarray())
     oil = model.tokens.index(f"{TITLE}oil")
     assert model.idf[oil] == pytest.approx(np.log(5 / 3) + 1)  # two titles of four texts
 
 
 def test_words_that_a_rule_excludes_are_no_words_of_titles():
-    model, _ = fit_tfidf(TEXTS, CONFIG_OF_TITLES, WordRule(excluded=frozenset({"oil"})))
+    model, _ = fit_tfidf(TEXTS, TITLE_CONFIG, WordRule(excluded=frozenset({"oil"})))
     assert "olive" in model.tokens
     assert not any("oil" in token for token in model.tokens)
 
@@ -210,14 +210,11 @@ def test_words_that_a_rule_excludes_are_no_words_of_titles():
 @pytest.mark.parametrize(
     ("texts", "config"),
     [
-        (TEXTS, CONFIG_OF_TITLES.model_copy(update={"title_weight": 0.0})),
-        ([text.replace("\n", " ") for text in TEXTS], CONFIG_OF_TITLES),
-        ([*TEXTS, *("no title on trade" for _ in range(5))], CONFIG_OF_TITLES),
-        (TEXTS, CONFIG_OF_TITLES.model_copy(update={"analyzer": "char"})),
-        (
-            [f"{i}\n{text}" for i, text in enumerate(TEXTS)],
-            CONFIG_OF_TITLES,
-        ),  # titles without a word
+        (TEXTS, TITLE_CONFIG.model_copy(update={"title_weight": 0.0})),
+        ([text.replace("\n", " ") for text in TEXTS], TITLE_CONFIG),
+        ([*TEXTS, *("no title on trade" for _ in range(5))], TITLE_CONFIG),
+        (TEXTS, TITLE_CONFIG.model_copy(update={"analyzer": "char"})),
+        ([f"{i}\n{text}" for i, text in enumerate(TEXTS)], TITLE_CONFIG),  # titles without a word
     ],
     ids=["weight 0", "one line", "few titles", "characters", "no words"],
 )
@@ -231,7 +228,7 @@ def test_without_titles_there_are_no_features_of_them(texts, config):
 
 def test_stems_of_titles_are_one_feature():
     texts = ["Bäume im Wald\nDie Bäume stehen", "Baum im Wald\nDer Baum steht"]
-    model, rows = fit_tfidf(texts, CONFIG_OF_TITLES, languages=["de"])
+    model, rows = fit_tfidf(texts, TITLE_CONFIG, languages=["de"])
     titled = [token for token in model.tokens if token.startswith(TITLE)]
     assert f"{TITLE}baum" in titled
     assert f"{TITLE}bäume" not in titled

@@ -85,9 +85,6 @@ def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path)
             assert len(repeated) <= 2
 
 
-# What is reported of learning curves: the best candidates, times to a target, table, picture
-
-
 UNIFORM, ADVERSARIAL = Candidate("uniform", -3, 3), Candidate("adversarial", -2, 0)
 
 
@@ -142,9 +139,6 @@ def test_a_method_is_timed_with_the_candidate_that_is_quickest_to_the_level_not_
     # 0.46 lies a twentieth of the way from 0.45, after 2 s, to 0.65, after 4 s.
     assert found.seconds.values == pytest.approx([2.1, 2.1])
     assert found.quotient.by_seed == pytest.approx({0: 0.36 / 0.38 / 2.1, 1: 7.2 / 2.1})
-
-
-# What the learning curves are drawn of: corpora as vectors, and a problem whose p_D is known
 
 
 TRUTH = np.array(
