@@ -34,7 +34,7 @@ RIS = Format(
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Iterator[Path]:
+def corpus(tmp_path):
     register(RIS)
     (tmp_path / "train.ris").write_text(
         "AB  - Fishing fleets\nKW  - fish\nKW  - ship\nER  -\n"
