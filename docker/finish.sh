@@ -2,7 +2,7 @@
 set -eu
 folder=$1
 
-# Headers, static libraries and programs are for whoever compiles against PyTorch, which itself
+# Headers, static libraries and programs are for compiling against PyTorch, which itself
 # starts torch_shm_manager only.
 for torch in "$folder"/lib/python3.*/site-packages/torch; do
     [ -d "$torch" ] || continue

@@ -7,7 +7,7 @@ A table stands between two comments; what is between them is written by this pro
     <!-- table: FILE.json NAME -->
     <!-- end -->
 
-FILE lies in `docs/results` and is a record as `longtail.training.evaluation.record` writes it:
+FILE is in `docs/results` and is a record as `longtail.training.evaluation.record` writes it:
 command, commit, date, processor, seeds and figures. `"transcribed": true` says that a person copied
 the figures from a page that had no file. NAME is a path in its figures (`results/retrieval`), or
 `scorers` for a record of `longtail evaluate`. It leads to one of three forms:
@@ -25,8 +25,8 @@ for the one that is counted from all tested findings (`generation/claims.py`).
 
 A line below the table names commit and date of its records, unless it has a column `code`.
 
-Options behind NAME: ` [a; b]` keeps the rows that have such a cell; `: P@1; P@5` chooses columns,
-in this order.
+Options behind NAME: ` [a; b + c]` keeps the rows that have such a cell, or all of several;
+`: P@1; P@5` chooses columns, in this order.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def find_table(directive: str) -> Table:
     table = form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
     rows = [_own_row(row, table) if isinstance(row, Mapping) else row for row in table["rows"]]
     if asked["rows"]:
-        kept = set(asked["rows"].split("; "))
-        rows = [row for row in rows if kept & {_text(cell, {}) for cell in row}]
+        kept = [set(each.split(" + ")) for each in asked["rows"].split("; ")]
+        rows = [row for row in rows if any(x <= {_text(cell, {}) for cell in row} for x in kept)]
     table = {"columns": table["columns"], "rows": rows}
     return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
 

@@ -22,7 +22,7 @@ from longtail.models.files.failures import (
 )
 from longtail.models.platform import prepare_output
 
-if TYPE_CHECKING:  # imported inside the functions, so that a failure to import is told
+if TYPE_CHECKING:  # imported inside the functions, so that a failed import is reported
     import typer
 
 _FIRST_COMMANDS = (
@@ -38,7 +38,7 @@ def command() -> typer.Typer:
     from typer.core import TyperGroup
 
     class Commands(TyperGroup):
-        """The commands; what stops one is told by `main`, whichever release of Typer runs it."""
+        """The commands; `main` reports what stops one, whichever release of Typer runs it."""
 
         def invoke(self, ctx: Any) -> Any:
             try:

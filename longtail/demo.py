@@ -42,7 +42,7 @@ _PAUSE_S = 0.1
 _NUM_BATCH = 100
 _SHOWN_CHARACTERS = 90
 _NUM_MENDED, _LINKED_CHARACTERS = 2, 1000
-"""Texts that the second version mends, and how much of one stands in its link."""
+"""Texts that the second version mends, and how much of one its link holds."""
 _REUSED = ("sparse", "names", "neighbours")
 """Folders of a run's work that a second run on the same data need not do again."""
 

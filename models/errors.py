@@ -13,7 +13,7 @@ class LongtailError(Exception):
 
 
 class BundleError(LongtailError):
-    """A bundle or registry can't be used as it lies on disk."""
+    """A bundle or registry can't be used as it is on disk."""
 
 
 class BundleNotFoundError(BundleError):

@@ -233,7 +233,7 @@ def entries_of(
 
 
 def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:
-    """Return where some tokens stand in a text, its HTML included, in rising order.
+    """Return where some tokens are in a text, its HTML included, in rising order.
 
     Args:
         text: Any.
@@ -348,9 +348,9 @@ def _contributions(
     """Return the features that a text and a label share, and tf-idf times weight of each.
 
     Args:
-        weights: Of all labels, for each feature of the text.
-        features: Of the text.
-        row: Of the label among those with weights.
+        weights: Weights of all labels, for each feature of the text.
+        features: The text's features.
+        row: The label's row in `weights`.
     """
     columns, values = features
     at = np.flatnonzero(weights.indices == row)

@@ -4,7 +4,7 @@ Some stay in their file, mapped, and could change after the check; compiled loop
 compare each index with its bound.
 
 Sparse matrices have indices of 32 bits, which are half as large to hold and to read. SciPy takes 64
-bits for both arrays of indices where one of them has so many, as stored files do.
+bits for both arrays of indices where one of them has 64, as stored files do.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ArrayRule:
         """Refuse another array.
 
         Args:
-            name: Of the array, for the message.
+            name: The array's name, for the message.
             array: As it was read.
         """
         if array.dtype.name not in self.dtypes or array.ndim != self.axes:
@@ -143,7 +143,7 @@ def checked_rows(
         indices: Column of each value, rising in each row.
         indptr: Where each row begins in them, and where the last one ends.
         shape: Rows and columns.
-        names: Of the arrays of indices and pointers, for messages.
+        names: Names of the arrays of indices and pointers, for messages.
 
     Returns:
         Both of one type, of 32 bits where that is enough.
@@ -203,7 +203,7 @@ def csr_of_parts(parts: Callable[[], Iterator[Elements]], shape: tuple[int, int]
 
     Args:
         parts: Yields them, each once, some at a time; called twice.
-        shape: Of the matrix.
+        shape: The matrix's shape.
     """
     counts = np.zeros(shape[0], dtype=np.int64)
     for rows, _, _ in parts():
@@ -269,9 +269,9 @@ def check_rows(
     """Refuse rows of labels that don't rise, are none of a catalogue, or are others than rows.
 
     Args:
-        labels: Of each row.
-        num_rows: Of each array that has rows.
-        num_labels: Of the catalogue.
+        labels: Labels of each row.
+        num_rows: Number of rows of each array that has rows.
+        num_labels: The catalogue's number of labels.
     """
     is_rising = bool((np.diff(labels) > 0).all())
     is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < num_labels
@@ -289,7 +289,7 @@ class HalfRows:
         data: The values.
         indices: Column of each value, rising in each row.
         indptr: Where each row begins in them, and where the last one ends.
-        num_columns: Of the matrix.
+        num_columns: The matrix's number of columns.
     """
 
     data: Float16[np.ndarray, entry]

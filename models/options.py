@@ -114,7 +114,7 @@ class Option:
         type: What it may be, with bounds, as pydantic reads it. None, its default, is no value.
         text: What it does, in Markdown; the first sentence is the help of `longtail predict`.
         is_of_scheme: Whether each of several schemes may have its own.
-        refused: Given all options of a request, returns why this one can't stand beside others;
+        refused: Given all options of a request, returns why this one does not go with others;
             empty where it can.
     """
 
@@ -185,7 +185,7 @@ class CoreOptions(BaseModel):
     exclude_set: _LabelSetName | None = None
     """Name of a stored set of labels not to return besides `exclude`."""
     under: Listed[str] = Field(default_factory=list, examples=[["5360"]])
-    """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
+    """Ids of labels: only these are returned, and those that are below them in the vocabulary, of
     what the fields above let through."""
     schemes: Mapping[str, Any] | None = None
     """The best labels of each of these schemes, by its own options, where a label file has schemes.
@@ -238,7 +238,7 @@ class CoreOptions(BaseModel):
         """Return what is asked of a ranking.
 
         Args:
-            num_labels: Of the model.
+            num_labels: The model's number of labels.
             label_set: Returns a stored set of labels by its name.
             label_filter: A filter beside the options; None: there is none.
         """
@@ -371,7 +371,7 @@ def asked_of(given: Mapping[str, Any], num_labels: int) -> RankingOptions:
 
     Args:
         given: By name.
-        num_labels: Of the model.
+        num_labels: The model's number of labels.
     """
     if given.get("version") is not None:
         raise RequestError("version: a loaded model is one version; load another one")

@@ -1,7 +1,7 @@
 """What is done otherwise on Windows; no other module imports what only one system has.
 
 On Windows a folder can't be synchronised, a file that is open can't be removed or replaced, and
-permissions are those of the folder: private files are as private as the folder they lie in.
+permissions are those of the folder: private files are as private as the folder they are in.
 """
 
 from __future__ import annotations

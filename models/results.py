@@ -22,13 +22,13 @@ documents of the corpus; or no label reaches the threshold of the promise."""
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table in HTML; whatever stands in the cells is text and never markup.
+    """Return a table in HTML; whatever is in the cells is text and never markup.
 
     Args:
-        headings: Of the columns.
+        headings: The columns' headings.
         rows: Cells in the order of the columns; None is an empty cell, and numbers with a decimal
             point have four digits behind it.
-        caption: What stands above.
+        caption: What is above.
     """
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join(
@@ -112,7 +112,7 @@ class ScoreExplanation(AnswerPart):
 
 
 Manner = Literal["phrase", "sentence", "partly"]
-"""How a name stands in a text: its words in their order; all of them in one sentence; or some."""
+"""How a name occurs in a text: its words in their order; all of them in one sentence; or some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Prediction(AnswerPart):
     known_tokens: int
     """How many of the tokens read are in the scorer's vocabulary: tokens of the encoder other than
     special and unknown ones; for `sparse` the distinct words and phrases that are its features;
-    for `names` the distinct words that stand in names of labels; for a blend the larger number.
+    for `names` the distinct words that are in names of labels; for a blend the larger number.
     Where it is 0, the labels say nothing about the text: they are those that the model gives to
     any text."""
     truncated: bool
@@ -339,7 +339,7 @@ LABEL_COLUMNS = ("rank", "id", "name", "probability", "score")
 
 
 def cells_of(rank: int, label: ScoredLabel) -> tuple[int, str, str, float | None, float]:
-    """Return what stands in the `LABEL_COLUMNS` for a label."""
+    """Return what is in the `LABEL_COLUMNS` for a label."""
     return rank, label.id, label.name, label.probability, label.score
 
 

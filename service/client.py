@@ -250,14 +250,14 @@ class _Calls:
         """Return what an answer says; ask again as often as `retry` says.
 
         Args:
-            method: Of HTTP.
-            path: Of the route.
+            method: HTTP method.
+            path: The route's path.
             shape: Class of the answer, or what reads it.
             query: Parameters; those that are None are left out.
             body: JSON of the body.
             lines: JSON lines of the body.
             retry: None: as the client was made.
-            **options: Of httpx.
+            **options: Options of httpx.
         """
         if query is not None:
             options["params"] = {x: json.loads(_json(y)) for x, y in query.items() if y is not None}
@@ -308,7 +308,7 @@ class AsyncClient(_Calls):
         """Prepare; nothing is sent yet.
 
         Args:
-            url: Of the service, with the path that a proxy may put before `/v1`.
+            url: The service's URL, with the path that a proxy may put before `/v1`.
             key: A key to ask with, or to change models with.
             timeout_s: Seconds to wait for an answer; loading a model may take longer.
             retry: What to do where the service is busy or away.

@@ -127,7 +127,7 @@ class DrainingServer(uvicorn.Server):
     def _delay_s(self, sig: int) -> float:
         """Return how long to go on listening: not at all where nobody is sent here.
 
-        By Ctrl-C people stop what only they use; and before it is ready, nobody is told to use it.
+        By Ctrl-C people stop a service of their own; and before it is ready, nobody is sent to it.
         Windows, which has no SIGTERM, sends SIGBREAK.
         """
         is_used = sig != signal.SIGINT and self._service.manager.served is not None
@@ -149,7 +149,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def end_within(self, seconds: float, sig: int) -> None:
-        """End the process after so many seconds, unless it is to end even before that."""
+        """End the process after `seconds`, unless it is to end even before that."""
         self._inbox.put((time.monotonic() + seconds, sig))
 
     def _watch(self) -> None:

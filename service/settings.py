@@ -36,7 +36,7 @@ SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 
 _UNSET = "unset"
-"""What is told of a setting that has no value, other than "none"."""
+"""Description of a setting that has no value, other than "none"."""
 _automatic: Any = {_UNSET: "automatic"}
 _by_device: Any = {_UNSET: "by the device"}
 
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks of proxies in front, separated by commas. Their header
     `X-Forwarded-For` says who the client is; that of other senders is ignored. Where no key is
-    required, clients are told apart by their addresses, and none may take the whole queue."""
+    required, clients are distinguished by their addresses, and none may take the whole queue."""
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path under which a proxy in front serves this service, such as `/labels`. It is used for
     redirects and for the documentation; the proxy may strip it from the requests that it passes on,
@@ -155,11 +155,11 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may send requests from a browser, separated by commas; `*` for all."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
-    """Language of texts and labels (IETF BCP 47), which clients of Annif are told. Where it is not
+    """Language of texts and labels (IETF BCP 47) in answers to clients of Annif. Where it is not
     set, the model's: that of the names of most labels, else the first one of its texts, else en."""
     feedback: Path | None = None
     """Folder that keeps what people say of labels (`POST /v1/feedback`). Feedback is off where it
-    is not set. The folder must lie on a disk of this machine, not on a network file system."""
+    is not set. The folder must be on a disk of this machine, not on a network file system."""
     feedback_texts: bool = False
     """Whether texts are kept with the feedback; otherwise their SHA-256 is. A short text can be
     guessed from that."""
@@ -178,7 +178,7 @@ class Settings(BaseSettings):
         if first in _FIRST_STEPS | added:
             raise ValueError(
                 f"got {value!r}; the service has routes of its own under '/{first}', from which a "
-                "proxy's path could not be told apart; choose another one"
+                "proxy's path could not be distinguished; choose another one"
             )
         return value
 
@@ -227,15 +227,15 @@ class Settings(BaseSettings):
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """What an operator is told of a setting.
+    """Documentation of a setting.
 
     Attributes:
-        name: Of the field.
+        name: The field's name.
         kind: Type of one value: int, float, bool, str or Path; a list is one str, with commas.
         help: In a sentence.
         details: Further sentences; empty where there are none.
         choices: The values that it may have; empty where they are too many to name.
-        bounds: Of a number, in words; empty where there are none.
+        bounds: Bounds of a number, in words; empty where there are none.
         default: In words.
     """
 

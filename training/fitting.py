@@ -33,7 +33,7 @@ class DevDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingDocuments:
+class FittedOn:
     """What a scorer is fitted on.
 
     Attributes:
@@ -44,7 +44,7 @@ class TrainingDocuments:
         catalogue: The labels.
         sparse: The sparse model, fitted on the same documents.
         dev: Gives the dev split; None where there is none, or where nothing is to be chosen.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
         models: Those of scorers that were fitted before this one, by name.
     """
 
@@ -63,7 +63,7 @@ class Fitting(ABC):
     """Fits the model of a scorer (see `longtail.models.kinds.scorer.ScorerKind`).
 
     Attributes:
-        name: Of the scorer.
+        name: The scorer's name.
         settings: What is configured of it, under `scorer_settings` and its name; None: nothing.
     """
 
@@ -71,7 +71,7 @@ class Fitting(ABC):
     settings: type[BaseModel] | None = None
 
     @abstractmethod
-    def fit(self, on: TrainingDocuments, settings: Any, before: Any) -> Any:
+    def fit(self, on: FittedOn, settings: Any, before: Any) -> Any:
         """Return the model, or None where the documents teach nothing: then `before` stays.
 
         Args:

@@ -1,6 +1,6 @@
 """The table of what the papers claim and what the committed results say of it.
 
-A verdict is counted, never written: the tests of a claim stand in `findings-*.json`, each corrected
+A verdict is counted, never written: the tests of a claim are in `findings-*.json`, each corrected
 by Holm's method for all that its experiment tested.
 """
 
@@ -38,8 +38,8 @@ class Claim:
         place: Where the paper makes it.
         finding: How the rows of the records begin that test it.
         experiment: The records: "findings-EXPERIMENT-SET.json".
-        shown: The figure whose effect is shown, as it stands in the column "by".
-        unit: Of the effect; "nats" are told in hundredths by the records.
+        shown: The figure whose effect is shown, as it is in the column "by".
+        unit: Unit of the effect; the records have "nats" in hundredths.
     """
 
     words: str
@@ -97,7 +97,7 @@ def claims_table(folder: Path) -> dict[str, Any]:
     """Return a row for each claim of the papers.
 
     Args:
-        folder: Of the records.
+        folder: The records' folder.
     """
     rows = [
         _row(paper, claim, sorted(folder.glob(f"findings-{claim.experiment}-*.json"), key=_order))
@@ -167,7 +167,7 @@ def verdict(tested: Sequence[str]) -> str:
     """Return what the corrected tests of a claim say together.
 
     Args:
-        tested: Of each test: "holds", "contrary", or that it is not significant.
+        tested: Result of each test: "holds", "contrary", or that it is not significant.
     """
     num_holding, num_contrary = tested.count("holds"), tested.count("contrary")
     if num_holding == num_contrary == 0:

@@ -64,7 +64,7 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def _kinds(module: ModuleType) -> Iterator[Kind]:
-    """Yield the kinds of problem that stand in a module, by themselves or in a table."""
+    """Yield the kinds of problem that are in a module, by themselves or in a table."""
     for value in vars(module).values():
         for item in value.values() if isinstance(value, dict) else (value,):
             if isinstance(item, Kind):

@@ -10,10 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from longtail.models.metrics import shown_in
+
 FILE = "leaderboard.json"
 BANDS = ("0", "1", "2-9", "10-99", "100+")
 """Ranges of a label's number of training documents."""
-_MAIN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
 _COSTS = {"training_seconds": "training, CPU s", "milliseconds": "a text, CPU ms"}
 _DIGITS = {_COSTS["training_seconds"]: 0}
 
@@ -37,7 +38,7 @@ def columns_of(row: dict[str, Any]) -> dict[str, float | None]:
     """Return the figures of a row: quality in percent, and costs."""
     figures = row["figures"]
     bands = figures["bands"]
-    found = {name: bands["all"][name] for name in _MAIN}
+    found = {name: bands["all"].get(name) for name in shown_in("leaderboard")}
     found["macro-F1@5 (1-9)"] = bands["1-9"]["macro-F1@5"]
     found |= {f"R@10 ({band})": bands[band]["R@10"] for band in BANDS}
     found |= {name: (figures["hierarchical"] or {}).get(name) for name in ("hP@5", "hR@5")}

@@ -3,7 +3,7 @@
     python docs/site/build.py
 
 The pages are staged first, in `build/pages`: those of `docs/`, with their generated parts, and the
-pages that lie beside the code.
+pages that are next to the code.
 A link to a page of the site is kept, one to another file of the repository becomes its text, since
 the site carries no code. The menu is what `docs/index.md` lists.
 """
@@ -34,7 +34,7 @@ IMPORTED = {
     "docker/README.md": "how-to/deploy.md",
     "service/OPERATIONS.md": "how-to/operate.md",
 }
-"""Pages beside the code, and where they stand in the site."""
+"""Pages beside the code, and where they are in the site."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^>]*>")

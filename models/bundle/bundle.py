@@ -47,7 +47,7 @@ class Bundle:
     """A bundle that was found whole when it was opened.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it is.
         manifest: What it says of itself.
         catalogue: Its labels.
         map_arrays: Whether arrays may stay in their files (see `is_mapped`).
@@ -67,7 +67,7 @@ class Bundle:
         """Return the arrays of one safetensors file, by their names.
 
         Args:
-            name: Of the file.
+            name: The file's name.
             mapped: Arrays that stay in it, if `is_mapped`: read-only, read from disk when they are
                 used, and in memory once for all processes. Who uses them can't rely on an earlier
                 check.
@@ -300,7 +300,7 @@ def check_regular_file(path: Path, max_bytes: int | None = None) -> int:
     """Return the size of a file in bytes, without opening it: opening a pipe can wait for ever.
 
     Args:
-        path: Of the file.
+        path: The file's path.
         max_bytes: The largest size allowed; None: any.
     """
     found = path.lstat()

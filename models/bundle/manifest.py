@@ -27,7 +27,7 @@ class LearnedFrom:
     Attributes:
         version: Number of that version in the registry in which it was learned.
         digest: Its digest.
-        feedback_sha256: Of what the feedback says, whenever and by whom it was said.
+        feedback_sha256: SHA-256 of the feedback's contents, without time and author.
         corpus: Fingerprint of the corpus.
         new_documents: Texts that are training documents now and were not.
         corrected_documents: Training documents whose labels were changed.
@@ -93,14 +93,14 @@ class EncoderInfo:
     Attributes:
         name: Where it came from: "packaged", a folder's name, or a hub id.
         dim: Width of document and label vectors.
-        max_tokens: Tokens that the encoder reads of a text; what lies behind them is cut off, and
+        max_tokens: Tokens that the encoder reads of a text; what is behind them is cut off, and
             answers say so.
-        sha256: Of the weights that training started from.
+        sha256: SHA-256 of the weights that training started from.
         document_prefix: Put before each document.
         label_prefix: Put before each label's text.
         document_pooling: What stands for a document; how labels are pooled is among the settings of
             the training.
-        activation: Of both poolers' output.
+        activation: Activation of both poolers' output.
         is_normalized: Whether all vectors have one length.
         is_tuned: Whether it was fine-tuned on the corpus.
 
@@ -131,8 +131,8 @@ class Calibration:
 
     Attributes:
         knots: The scores at which it bends, rising; at least one.
-        slopes: Of each piece, from below the first knot to above the last, in nats a score; all
-            above 0, so that labels keep their order.
+        slopes: Slope of each piece, from below the first knot to above the last, in nats a score;
+            all above 0, so that labels keep their order.
         intercept: The log-odds at the first knot, in nats.
         counts: Training documents n where the line by rarity bends, rising; the first is 0. The
             probability of a label is the sigmoid of shift(n) + factor(n) times its log-odds; both
@@ -168,7 +168,7 @@ class RarityBlend:
         below: v_i of each scorer at each knot, at least 0; empty: 0 of all.
         curve_bends: Where the curve may bend, in nats of the sum, rising; none: it is straight.
         curve_levels: The score at the first bend, at each knot, in nats.
-        curve_slopes: Of each of its pieces, from the lowest on, at each knot; above 0.
+        curve_slopes: Slope of each piece of the curve, from the lowest on, at each knot; above 0.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -191,7 +191,7 @@ class Manifest:
     """Everything about a bundle but its arrays.
 
     It holds nothing that differs between two trainings with one seed, so equal digests mean equal
-    bundles; times stand in the registry and in the run's folder.
+    bundles; times are in the registry and in the run's folder.
 
     Attributes:
         label_count: Number of labels in the catalogue.
@@ -202,16 +202,16 @@ class Manifest:
         default_scorer: The scorer of requests that name none, chosen on the dev split.
         training: All of the run's configuration that decided what it learned.
         data_fingerprint: sha256 over the files of the corpus.
-        metrics: Of every scorer on the dev split; empty without one.
+        metrics: Metrics of every scorer on the dev split; empty without a dev split.
         held_out_documents: How many training documents stood for the dev split of a corpus that has
             none; None where it has one, or where nothing was measured. Metrics and calibrations
             are of the model before its sparse part was trained again, on these documents too.
         linear_correction: What the scorer `linear` was trained to be corrected with; None where
             there is no such scorer.
-        calibrations: Of every scorer that was calibrated, on the dev split.
+        calibrations: Calibration of every scorer that was calibrated, on the dev split.
         blends: Scorers that blend others, by name, as they were fitted on the dev split.
-        thresholds: Of scorers with a calibration: the probability from which all labels answered
-            have the best micro-F1 on the dev split.
+        thresholds: For each scorer with a calibration, the probability from which all labels
+            answered have the best micro-F1 on the dev split.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         learned_from: The version and the feedback that it was learned from; None, and not written,
@@ -220,7 +220,7 @@ class Manifest:
             written, where nothing was chosen.
         retired_label_count: Those that no scorer answers any more; written where there are some.
         longtail_version: The release that wrote it.
-        format_version: Of the bundle's layout.
+        format_version: Version of the bundle's layout.
         digest: sha256 over all the above.
     """
 

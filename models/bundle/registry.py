@@ -54,7 +54,7 @@ class Author:
     Attributes:
         user: User of the operating system; None where a service was asked over HTTP.
         key: Name of the key that a service was asked with.
-        request_id: Of that request.
+        request_id: Id of that request.
     """
 
     user: str | None = None
@@ -95,7 +95,7 @@ class ChangeLog:
         Args:
             action: "train", "learn", "activate", "rollback", "remove", ...
             version: That is published, activated or removed.
-            digest: Of that version; None where it can't be read.
+            digest: Digest of that version; None where it can't be read.
             current: What `current` names before and after.
             author: Who asked for it; None: the user who runs this process.
         """
@@ -152,7 +152,7 @@ class Registry:
     """Bundles under version numbers 1, 2, 3, ...; removed numbers are not used again.
 
     Attributes:
-        folder: Where they lie.
+        folder: Where they are.
         changes: Who changed what: every writer adds a line before it changes anything.
     """
 

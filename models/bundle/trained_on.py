@@ -1,9 +1,8 @@
 """The record of the documents that a model was trained on, so that it is not measured on them.
 
 A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with white space normalised.
-Whoever has a text can tell whether the model was trained on it, and who tries many finds texts that
-can be guessed: titles, names, numbers. So ids of documents are not recorded, and an edited text is
-a new one.
+With a text in hand one can test whether the model was trained on it, so an attacker can test
+guessed texts: titles, names, numbers. Ids of documents are not recorded: an edited text is new.
 
 `read_probes` reads the warm-up texts of a bundle: a service tries a model on them before it lets it
 answer.
@@ -42,8 +41,8 @@ class TrainedOn:
         options: The options of the corpus that were given (see `CorpusOptions.to_json`).
         divided_by: What the splits of a corpus in one file follow from: "id" or "text"; None: the
             corpus has files for its splits, or only a training split.
-        digests: Of texts: "train_texts", and "dev_texts" of the documents that the model was
-            calibrated on, each rising, each once; none in a bundle that is to reveal none.
+        digests: Digests of texts: "train_texts", and "dev_texts" of the documents that the model
+            was calibrated on, each rising, each once; none in a bundle that is to reveal none.
     """
 
     text_columns: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from longtail.models.corpus.columns import (
     UID,
     CorpusOptions,
 )
+from longtail.models.corpus.forms import DocumentSource, Format
 from longtail.models.corpus.label_cells import BRACKETED, check_cell, labels_of_text
-from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import DataError
 from longtail.models.files.rows import Fields, Row, not_utf_8
 from longtail.models.files.text_files import MAX_LINE_BYTES, BadLine, lines
@@ -48,14 +48,12 @@ def is_short_text(source: DocumentSource) -> bool:
     return "\t" in first and not has_header
 
 
-def short_text_rows(source: DocumentSource, progress: Callable[[int], object]) -> Iterator[Row]:
+def short_text_rows(source: DocumentSource) -> Iterator[Row]:
     """Yield text and labels of each line, and a problem for each that is no text, tab, labels.
 
-    Args:
-        source: The file; where labels are not read, a line may lack them.
-        progress: As for `longtail.models.files.text_files.bounded_lines`.
+    Where labels are not read, a line may lack them.
     """
-    for number, line in lines(source.paths[0], progress):
+    for number, line in lines(source.paths[0], source.progress):
         if not line.strip():
             continue
         try:
@@ -86,11 +84,11 @@ def _short_text(line: str, options: CorpusOptions) -> Fields:
     }
 
 
-def full_text_rows(paths: Iterable[Path]) -> Iterator[Row]:
+def _full_text_rows(paths: Sequence[Path]) -> Iterator[Row]:
     """Yield id, text and labels of each document, numbered from 1 in the order of their names.
 
     Args:
-        paths: Of all files of a split; those that are no texts are read with their text.
+        paths: All files of a split; those that are no texts are read with their text.
     """
     others = {path for path in paths if path.suffix != TEXT_SUFFIX}
     texts = sorted(path for path in paths if path.suffix == TEXT_SUFFIX)
@@ -123,3 +121,20 @@ def _subjects(path: Path) -> list[str]:
     if path.suffix == SUBJECT_SUFFIXES[1]:
         return ["\t".join(cells) for cells in rows]
     return [next((cell for cell in cells[:2] if cell.strip(" <>")), "") for cells in rows]
+
+
+def _full_texts(folder: Path) -> list[Path]:
+    """Return the texts of a folder and their subjects; none where no text has any."""
+    suffixes = {TEXT_SUFFIX, *SUBJECT_SUFFIXES}
+    paths = (
+        [path for path in folder.glob("*.*") if path.suffix in suffixes] if folder.is_dir() else []
+    )
+    stems = {path.stem for path in paths if path.suffix == TEXT_SUFFIX}
+    kept = sorted(path for path in paths if path.stem in stems)
+    return kept if any(path.suffix != TEXT_SUFFIX for path in kept) else []
+
+
+FULL_TEXT = Format(
+    "Annif full texts", folder_files=_full_texts, document_suffix=TEXT_SUFFIX, is_text=False,
+    rows=_full_text_rows,
+)  # fmt: skip

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from longtail.models.corpus.forms import DocumentSource, Format, Table, named
 from longtail.models.errors import DataError
 from longtail.models.extras import require
 from longtail.models.files.rows import Row
@@ -17,20 +19,16 @@ _HUGGING_FACE = b"huggingface"
 _CLASS_LABEL = "ClassLabel"
 
 
-def column_names(path: Path) -> list[str]:
-    """Return the names of the columns of a file."""
-    with reading(path) as source:
-        return list(_schema(source).names)
+def _table(source: DocumentSource) -> Table:
+    with reading(source.paths[0]) as file:
+        names = list(_schema(file).names)
+    return Table(partial(_rows, source.paths), names)
 
 
-def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
+def _rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
     """Yield the rows of files one after another, numbered from 1 over all of them.
 
     Numbers of a class, as `datasets` stores labels, become the names that its schema gives them.
-
-    Args:
-        paths: Parquet files, or Arrow files, all of the same columns.
-        columns: Those to read.
     """
     number = 0
     for path in paths:
@@ -49,7 +47,7 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Return the names of the classes of each column that holds numbers of classes.
 
     Args:
-        metadata: Of the schema; `datasets` writes a JSON object with its features there.
+        metadata: The schema's metadata; `datasets` writes a JSON object with its features there.
     """
     try:
         features = json.loads(metadata.get(_HUGGING_FACE, b"{}"))["info"]["features"]
@@ -123,3 +121,32 @@ def _reader(path: Path, file: Any) -> Any:
     from pyarrow import ipc
 
     return ipc.open_stream(file)
+
+
+def check_all_shards(paths: Sequence[Path]) -> None:
+    """Refuse shards of which some are missing: their number stands in their names."""
+    if not paths:
+        return
+    expected = int(paths[0].stem.rpartition("-of-")[2])
+    if len(paths) != expected:
+        raise DataError(
+            f"{paths[0].parent}: {len(paths)} of {expected} shards of {paths[0].name!r}; expected "
+            "all of one set"
+        )
+
+
+def _arrow_files(folder: Path) -> list[Path]:
+    # What `save_to_disk` writes; caches of `datasets` lie beside it and are called otherwise.
+    paths = sorted(folder.glob("data-[0-9]*-of-[0-9]*.arrow"))
+    check_all_shards(paths)
+    return paths or sorted(folder.glob("dataset.arrow"))
+
+
+PARQUET = Format(
+    "Parquet", named(".parquet"), shard_folders=("", "data"), suffixes=(".parquet",),
+    is_text=False, table=_table,
+)  # fmt: skip
+ARROW = Format(
+    "Hugging Face datasets", folder_files=_arrow_files, suffixes=(".arrow",), is_text=False,
+    table=_table,
+)  # fmt: skip

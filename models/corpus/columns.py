@@ -33,7 +33,7 @@ UID = "uid"
 ID_NAMES = ("id", "document_id", "doc_id")
 _MAX_SHOWN = 8
 _LEAST_CELLS = 10
-"""Cells from which it is told what a column looks like."""
+"""Cells needed to recognise the kind of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CorpusOptions:
         one_row_per_label: Whether each row has one label, and rows with the same id, or without an
             id column the same text, are one document. They must stand together.
         vocabulary: The label file, where it is not in the folder under a known name.
-        language: Of the labels' names, as "en", where the label file has several.
+        language: Language of the labels' names, as "en", where the label file has several.
         skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
             refused. A label file must be right in every line all the same.
     """
@@ -118,10 +118,10 @@ class ColumnNames:
     """The columns of a corpus that are read.
 
     Attributes:
-        text: Of the text, in the order in which they are joined; not empty.
-        labels: Of the labels; empty where they are not read.
-        id: Of the document's id; None where there is none.
-        group: Of what documents have in common; None where none is named.
+        text: Columns of the text, in the order in which they are joined; not empty.
+        labels: Columns of the labels; empty where they are not read.
+        id: Column of the document's id; None where there is none.
+        group: Column of the group that keeps documents in one split; None where none is named.
     """
 
     text: tuple[str, ...]

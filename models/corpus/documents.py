@@ -2,7 +2,7 @@
 
 Blank lines hold nothing, white space around ids and names does not count, and columns that are not
 read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
-is an id or a name; a URI may stand in angle brackets.
+is an id or a name; a URI may be in angle brackets.
 
 A line that breaks a rule becomes a `BadLine`; a file that can't be read to its end is an error.
 """
@@ -17,60 +17,32 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from longtail.models.corpus.annif import full_text_rows, is_short_text, short_text_rows
-from longtail.models.corpus.arrow import arrow_rows, column_names
 from longtail.models.corpus.columns import (
-    ID_NAMES,
-    LABEL_NAMES,
     LABELS,
     SINGLE_LABEL,
     TEXT_NAMES,
-    UID,
     ColumnChoiceError,
     ColumnNames,
     CorpusOptions,
     find_columns,
 )
-from longtail.models.corpus.forms import (
-    ARROW,
-    CSV,
-    EXTREME_CLASSIFICATION,
-    FULL_TEXT,
-    JSON_LINES,
-    PARQUET,
-    TSV,
-)
+from longtail.models.corpus.forms import DocumentSource
 from longtail.models.corpus.label_cells import (
     MAX_LABELS,
     label_key,
     labels_of_text,
     labels_of_value,
 )
-from longtail.models.corpus.raw import (
-    DocumentSource,
-    EmptyText,
-    RawDocument,
-    hash_of,
-    part_of_document,
-)
-from longtail.models.errors import DataError, ignore
-from longtail.models.files.rows import (
-    CsvTable,
-    Fields,
-    Row,
-    id_of,
-    json_rows,
-    present,
-    shown,
-    string_of,
-)
+from longtail.models.corpus.line_forms import PEEKED
+from longtail.models.corpus.raw import EmptyText, RawDocument, hash_of, part_of_document
+from longtail.models.errors import DataError
+from longtail.models.files.rows import Fields, Row, id_of, present, shown, string_of
 from longtail.models.files.text_files import BadLine, encoding_of
 from longtail.models.labels.cells import IsLabel, python_list
 from longtail.models.parts.texts import joined_text
 
 MAX_TEXT_CHARACTERS = 10_000_000
-"""Of a document, as long as ten thick books."""
-_PEEKED = 100  # lines from which columns, and the form of labels, are told
+"""Longest document: ten thick books."""
 _PLAIN = ColumnNames(("text",), LABELS, "id")
 _INDEXED = ColumnNames(("title", "content"), "target_ind", "uid")
 
@@ -113,14 +85,14 @@ def read_documents(
 
 def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
     """Return the columns, or fields, that the documents of a split are read from."""
-    if source.form is EXTREME_CLASSIFICATION:
+    if source.form.is_indexed:
         return _INDEXED
     names = names_in(source) if names is None else names
     if names is None:
         return _PLAIN
     options, reads_labels = source.options, source.reads_labels
     try:
-        if source.form is JSON_LINES:
+        if source.form.has_own_fields:
             return line_columns(tuple(names), options, reads_labels=reads_labels)
         return find_columns(names, options, reads_labels=reads_labels)
     except DataError as error:
@@ -129,33 +101,31 @@ def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> Co
 
 def names_in(source: DocumentSource) -> Sequence[str] | None:
     """Return the names of all columns, or fields, of documents; None where none can be chosen."""
-    if source.form in (PARQUET, ARROW):
-        return column_names(source.paths[0])
-    if source.form is JSON_LINES:
-        return _first_names(source.paths[0])
-    return table_of(source).header.names if is_table(source) else None
+    return source.form.table(source).names if source.form.table else None
 
 
 def recognised(source: DocumentSource) -> list[str]:
     """Describe the recognised columns of a split's files for the log."""
     path, form, options = source.paths[0], source.form, source.options
-    is_own = form.rows is not None
-    encoding = encoding_of(path) if form not in (PARQUET, ARROW) and not is_own else None
+    encoding = encoding_of(path) if form.is_text or form.document_suffix else None
     found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
-    names = names_in(source)
-    if names is None:
-        is_short = ["read as Annif's short texts: a text, a tab, its labels; without a header"]
-        return [*found, *(is_short if form is TSV else [])]
-    columns = columns_of(source, names)
-    if is_table(source):
-        remarks = table_of(source).header.remarks()
-        found += [x for x in remarks if form is CSV or "tabs" not in x]
-    rows = _first_rows(source, names) if source.reads_labels else []
+    if form.table is None:
+        return found
+    table = form.table(replace(source, paths=(path,)))
+    found += table.remarks
+    if table.names is None:
+        return found
+    names, columns = table.names, columns_of(source, table.names)
+    rows: list[Fields] = []
+    if source.reads_labels:
+        with suppress(DataError):  # the whole pass says what is wrong
+            peeked = islice(table.rows(names), PEEKED)
+            rows = [row for _, row in peeked if isinstance(row, dict)]
     unread = [name for name in names if name and name not in columns.read]
     if not source.reads_labels:
         unread = [name for name in unread if name in TEXT_NAMES and not options.text_columns]
     found += columns.remarks(options, {name: [row.get(name) for row in rows] for name in unread})
-    cells = [row.get(columns.labels) for row in rows if form not in (PARQUET, ARROW)]
+    cells = [row.get(columns.labels) for row in rows if form.is_text]
     if any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
         found.append(
             f"cells of {columns.labels!r} are read as lists, as Python and pandas write them: "
@@ -164,73 +134,45 @@ def recognised(source: DocumentSource) -> list[str]:
     return found
 
 
-def _first_rows(source: DocumentSource, names: Sequence[str]) -> list[Fields]:
-    if source.form in (PARQUET, ARROW):
-        rows = arrow_rows(source.paths[:1], names)
-    else:
-        is_json = source.form is JSON_LINES
-        rows = json_rows(source.paths[0]) if is_json else table_of(source).rows()
-    with suppress(DataError):  # the whole pass says what is wrong
-        return [row for _, row in islice(rows, _PEEKED) if isinstance(row, dict)]
-    return []
-
-
-def rows_of(
-    source: DocumentSource, progress: Callable[[int], object] = ignore
-) -> tuple[ColumnNames, Iterator[Row]]:
+def rows_of(source: DocumentSource) -> tuple[ColumnNames, Iterator[Row]]:
     """Return the columns of documents, and their rows; a line of JSON has columns of its own.
 
-    Args:
-        source: Where the documents lie; of a table, the only file is opened once.
-        progress: Called with the bytes of a table, or of short texts, that were read since.
+    Of a table, the only file is opened once.
     """
-    form, options, path = source.form, source.options, source.paths[0]
-    if form is EXTREME_CLASSIFICATION:
-        return _INDEXED, json_rows(path)
+    form = source.form
     if form.rows is not None:
-        return _PLAIN, form.rows(source.paths)
-    if form is FULL_TEXT:
-        return _PLAIN, full_text_rows(source.paths)
-    if form in (PARQUET, ARROW):
-        columns = columns_of(source)
-        others = [name for name in (columns.labels, columns.id, columns.group) if name]
-        return columns, arrow_rows(source.paths, [*columns.text, *others])
-    if form is JSON_LINES:
-        _check_choices(path, options)
-        return _PLAIN, json_rows(path)
-    if is_table(source):
-        table = table_of(source, progress)
-        return columns_of(source, table.header.names), table.rows()
-    return _PLAIN, short_text_rows(source, progress)
+        return _INDEXED if form.is_indexed else _PLAIN, form.rows(source.paths)
+    assert form.table is not None
+    table = form.table(source)
+    if table.names is None:
+        return _PLAIN, table.rows(())
+    if form.has_own_fields:
+        _check_choices(source.paths[0], table.names, source.options)
+        return _PLAIN, table.rows(())
+    columns = columns_of(source, table.names)
+    others = [name for name in (columns.labels, columns.id, columns.group) if name]
+    return columns, table.rows([*columns.text, *others])
 
 
 def _documents(source: DocumentSource, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
     columns, rows = rows_of(source)
     parse: Callable[[int, Fields], RawDocument]
-    parse = partial(_parse_cells, columns, source.options, is_label)
-    if source.form is EXTREME_CLASSIFICATION:
+    if source.form.is_indexed:
         parse = _parse_indexed
-    elif source.form is FULL_TEXT:
-        parse = _parse_full_text
-    elif source.form is JSON_LINES:
-        parse = partial(_parse_json, source.options)
-    return _parsed(rows, parse)
-
-
-def _parsed(
-    rows: Iterator[Row], parse: Callable[[int, Fields], RawDocument]
-) -> Iterator[RawDocument | BadLine]:
+    elif source.form.has_own_fields:
+        parse = partial(_parse_own, source.options)
+    else:
+        parse = partial(_parse_cells, columns, source.options, is_label)
     for line, fields in rows:
         if isinstance(fields, BadLine):
             yield fields
             continue
         try:
-            parsed: RawDocument | BadLine = parse(line, fields)
-        except _EmptyTextError as error:
-            parsed = EmptyText(line, str(error))
+            yield parse(line, fields)
         except DataError as error:
-            parsed = BadLine(line, str(error))
-        yield parsed
+            which = f"{fields['id']}: " if source.form.document_suffix else ""
+            kind = EmptyText if isinstance(error, _EmptyTextError) else BadLine
+            yield kind(line, f"{which}{error}")
 
 
 # Files with one row for each pair of a document and a label.
@@ -257,7 +199,7 @@ def grouped_rows(
     id with another text is a problem.
 
     Args:
-        path: Of the file, for messages.
+        path: The file's path, for messages.
         rows: With the labels of one pair each.
         by_text: Whether ids don't count; a document has that of its first row.
     """
@@ -306,47 +248,12 @@ def _check_new(path: Path, row: RawDocument, seen: set[int], by_text: bool) -> N
 # Which columns.
 
 
-def is_table(source: DocumentSource) -> bool:
-    """Return whether documents are rows of a CSV or TSV file with a header."""
-    return source.form is CSV or (source.form is TSV and not is_short_text(source))
-
-
-def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore) -> CsvTable:
-    """Return the rows of a CSV or TSV file; where labels are not read, quotes may be left open.
-
-    Args:
-        source: Such a file.
-        progress: As for `rows_of`.
-    """
-    options, reads_labels = source.options, source.reads_labels
-    labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
-    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
-    others = [(name,) for name in (options.id_column, options.group_column) if name]
-    needed = [*([labels] if reads_labels else []), *texts, *others]
-    optional = () if options.id_column else (*ID_NAMES, *([] if reads_labels else [UID]))
-    try:
-        return CsvTable(source.paths[0], needed, optional, progress, strict=reads_labels)
-    except DataError as error:
-        named = {
-            "--text-columns": options.text_columns,
-            "--label-column": options.label_column or not reads_labels,
-        }
-        missing = " and ".join(option for option, is_named in named.items() if not is_named)
-        more = f"; name others with {missing}" if missing and "expected" in str(error) else ""
-        raise DataError(f"{error}{more}") from error
-
-
-def _first_names(path: Path) -> list[str]:
-    rows = islice(json_rows(path), _PEEKED)
-    return list(dict.fromkeys(x for _, row in rows if not isinstance(row, BadLine) for x in row))
-
-
-def _check_choices(path: Path, options: CorpusOptions) -> None:
+def _check_choices(path: Path, names: Sequence[str], options: CorpusOptions) -> None:
     """Refuse JSON lines whose first lines lack a column that is named, or have several."""
     try:
-        find_columns(_first_names(path), options)
+        find_columns(names, options)
     except ColumnChoiceError as error:
-        raise DataError(f"{path}, first {_PEEKED} lines: {error}") from error
+        raise DataError(f"{path}, first {PEEKED} lines: {error}") from error
     except DataError:
         return
 
@@ -383,14 +290,7 @@ def _parse_indexed(line: int, fields: Fields) -> RawDocument:
     return RawDocument(line, id_of(fields, "uid") or None, text, tuple(indices))
 
 
-def _parse_full_text(line: int, fields: Fields) -> RawDocument:
-    try:
-        return _document(line, fields, _PLAIN, fields[LABELS])
-    except DataError as error:
-        raise type(error)(f"{fields['id']}: {error}") from error
-
-
-def _parse_json(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:
+def _parse_own(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:
     columns = line_columns(tuple(fields), options)
     if columns.labels not in fields:
         raise DataError(f"no {columns.labels!r}; {present(fields)}")

@@ -9,27 +9,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from longtail.models.corpus.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from longtail.models.corpus.annif import FULL_TEXT
+from longtail.models.corpus.arrow import ARROW, PARQUET, check_all_shards
 from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.forms import (
     ALIASES,
-    ARROW,
-    EXTREME_CLASSIFICATION,
     FORMATS,
-    FULL_TEXT,
-    JSON_LINES,
-    OTHER_LABEL_FILES,
-    PARQUET,
-    PLAIN_TEXT,
     SPLIT_NAMES,
+    DocumentSource,
     Format,
+    register,
+)
+from longtail.models.corpus.line_forms import (
+    CSV,
+    EXTREME_CLASSIFICATION,
+    JSON_LINES,
+    PLAIN_TEXT,
+    TSV,
 )
 from longtail.models.corpus.raw import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
     Division,
-    DocumentSource,
     RawDocument,
     division_of,
 )
@@ -38,8 +40,8 @@ from longtail.models.errors import DataError
 logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 5
-_SHARD_FOLDERS = ("", "data")
-"""Where shards of Parquet lie in a folder."""
+for _form in (EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TEXT):
+    register(_form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class CorpusFiles:
     """The files of a corpus.
 
     Attributes:
-        folder: Where they lie; or the only one.
+        folder: Where they are; or the only one.
         form: Their format.
         splits: Documents of each split there is, in the order of `SPLIT_NAMES`.
         labels: The label file, where there is one.
@@ -127,7 +129,7 @@ def find_files(
         names = ", ".join(source.place.name for _, source in found)
         raise DataError(f"{data}: a split is there twice ({names}); keep one of each")
     labels = _label_file(data, form, options)
-    if form is EXTREME_CLASSIFICATION and not labels:
+    if form.is_indexed and not labels:
         raise DataError(without_labels(data, form))
     _warn_of_filters(data)
     return CorpusFiles(data, form, splits, labels, options)
@@ -139,8 +141,8 @@ def without_labels(data: Path, form: Format) -> str:
 
 
 def either(names: tuple[str, ...]) -> str:
-    """Return the names as a choice."""
-    return " or ".join(names)
+    """Return the first two names as a choice."""
+    return " or ".join(names[:2])
 
 
 # Folders with a file, or a folder, for each split.
@@ -150,69 +152,24 @@ def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, Doc
     """Yield the files found of each format and split."""
     for form in FORMATS:
         for name in SPLIT_NAMES:
-            if form.split_files:
-                found = _one_of(folder, form.split_files[name], is_text=form.is_text)
-                if found is not None:
-                    yield name, DocumentSource(found, form, (found,), options)
-            if form is PARQUET:
-                yield from _shards(folder, name, options)
-            elif form in (ARROW, FULL_TEXT):
-                yield from _split_folders(folder, form, name, options)
+            found = _one_of(folder, form.split_files.get(name, ()), is_text=form.is_text)
+            if found is not None:
+                yield name, DocumentSource(found, form, (found,), options)
+            for alias in ALIASES[name]:
+                for paths in _shards(folder, form, alias):
+                    shards = paths[0].with_name(f"{alias}-*{paths[0].suffix}")
+                    place = paths[0] if len(paths) == 1 else shards
+                    yield name, DocumentSource(place, form, paths, options)
+                if form.folder_files and (paths := tuple(form.folder_files(folder / alias))):
+                    yield name, DocumentSource(folder / alias, form, paths, options)
 
 
-def _shards(
-    folder: Path, name: str, options: CorpusOptions
-) -> Iterator[tuple[str, DocumentSource]]:
-    for where in _SHARD_FOLDERS:
-        for alias in ALIASES[name]:
-            paths = sorted((folder / where).glob(f"{alias}-[0-9]*-of-[0-9]*.parquet"))
-            if paths:
-                _check_all_shards(paths)
-                yield name, _source_of(paths, PARQUET, options)
-
-
-def _split_folders(
-    folder: Path, form: Format, name: str, options: CorpusOptions
-) -> Iterator[tuple[str, DocumentSource]]:
-    for alias in ALIASES[name]:
-        paths = _arrow_files(folder / alias) if form is ARROW else _full_texts(folder / alias)
-        if paths:
-            yield name, DocumentSource(folder / alias, form, tuple(paths), options)
-
-
-def _arrow_files(folder: Path) -> list[Path]:
-    # What `save_to_disk` writes; caches of `datasets` lie beside it and are called otherwise.
-    paths = sorted(folder.glob("data-[0-9]*-of-[0-9]*.arrow"))
-    _check_all_shards(paths)
-    return paths or sorted(folder.glob("dataset.arrow"))
-
-
-def _full_texts(folder: Path) -> list[Path]:
-    """Return the texts of a folder and their subjects; none where no text has any."""
-    suffixes = {TEXT_SUFFIX, *SUBJECT_SUFFIXES}
-    paths = (
-        [path for path in folder.glob("*.*") if path.suffix in suffixes] if folder.is_dir() else []
-    )
-    stems = {path.stem for path in paths if path.suffix == TEXT_SUFFIX}
-    kept = sorted(path for path in paths if path.stem in stems)
-    return kept if any(path.suffix != TEXT_SUFFIX for path in kept) else []
-
-
-def _check_all_shards(paths: list[Path]) -> None:
-    """Refuse shards of which some are missing: their number stands in their names."""
-    if not paths:
-        return
-    expected = int(paths[0].stem.rpartition("-of-")[2])
-    if len(paths) != expected:
-        raise DataError(
-            f"{paths[0].parent}: {len(paths)} of {expected} shards of {paths[0].name!r}; expected "
-            "all of one set"
-        )
-
-
-def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> DocumentSource:
-    shards = paths[0].with_name(f"{paths[0].name.split('-')[0]}-*{paths[0].suffix}")
-    return DocumentSource(paths[0] if len(paths) == 1 else shards, form, tuple(paths), options)
+def _shards(folder: Path, form: Format, alias: str) -> Iterator[tuple[Path, ...]]:
+    for where in form.shard_folders:
+        pattern = f"{alias}-[0-9]*-of-[0-9]*{form.suffixes[0]}"
+        if paths := tuple(sorted((folder / where).glob(pattern))):
+            check_all_shards(paths)
+            yield paths
 
 
 # One file, or a folder with documents and no splits.
@@ -248,7 +205,8 @@ def _one_source(data: Path, options: CorpusOptions, division: Division | None) -
 
 def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
     if data.is_file():
-        if (_plain_name(data),) in EXTREME_CLASSIFICATION.split_files.values():
+        name = (_plain_name(data),)
+        if any(x.is_indexed and name in x.split_files.values() for x in FORMATS):
             raise DataError(f"{data}: its labels are in another file; give the folder of both")
         if form := _form_of_file(data):
             return DocumentSource(data, form, (data,), options)
@@ -261,9 +219,9 @@ def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
         uri = "got a URI; expected a path, as /data/train.csv; copy it first"
         missing = "there is no such file or folder; check the path"
         raise DataError(f"{data}: {uri if is_uri else missing}")
-    for form, paths in ((ARROW, _arrow_files(data)), (FULL_TEXT, _full_texts(data))):
-        if paths:
-            return DocumentSource(data, form, tuple(paths), options)
+    for form in FORMATS:
+        if form.folder_files and (paths := tuple(form.folder_files(data))):
+            return DocumentSource(data, form, paths, options)
     others = _other_corpora(data)
     if len(others) == 1 and (form := _form_of_file(others[0])):
         return DocumentSource(others[0], form, (others[0],), options)
@@ -296,7 +254,7 @@ def _form_of_file(path: Path) -> Format | None:
 
 def _other_corpora(folder: Path) -> list[Path]:
     """Return the files of a folder that may be corpora by another name; `.json` may be anything."""
-    known = {name for form in FORMATS for name in form.label_files} | {*OTHER_LABEL_FILES}
+    known = {name for form in FORMATS for name in form.label_files}
     return [
         path
         for path in sorted(folder.iterdir())
@@ -333,21 +291,20 @@ def find_unlabelled(data: Path, options: CorpusOptions = RECOGNISED) -> Document
         form = PLAIN_TEXT if _plain_name(data).endswith(PLAIN_TEXT.suffixes) else JSON_LINES
         source = DocumentSource(data, _form_of_file(data) or form, (data,), options)
     _check_options(data, source.form, options)
-    paths = source.paths
-    if source.form is FULL_TEXT:
-        paths = tuple(path for path in paths if path.suffix == TEXT_SUFFIX)
+    paths = tuple(x for x in source.paths if x.name.endswith(source.form.document_suffix))
     return replace(source, paths=paths, reads_labels=False)
 
 
 def _only_source(folder: Path, options: CorpusOptions) -> DocumentSource:
     splits = [source for _, source in _sources_in(folder, options)]
-    if len(splits) > 1 or any(source.form is PARQUET for source in splits):
+    if len(splits) > 1 or any(source.form.shard_folders for source in splits):
         names = ", ".join(f"'{source.place}'" for source in splits)
         raise DataError(f"{folder}: a folder with several splits or Parquet; give one: {names}")
-    texts = tuple(sorted(folder.glob(f"*{TEXT_SUFFIX}")))
-    if splits or not texts or _other_corpora(folder):
-        return splits[0] if splits else _whole_source(folder, options)
-    return DocumentSource(folder, FULL_TEXT, texts, options)
+    for form in () if splits or _other_corpora(folder) else FORMATS:
+        texts = tuple(sorted(folder.glob(f"*{form.document_suffix}")))
+        if form.document_suffix and texts:
+            return DocumentSource(folder, form, texts, options)
+    return splits[0] if splits else _whole_source(folder, options)
 
 
 # The rest.
@@ -356,7 +313,7 @@ def _only_source(folder: Path, options: CorpusOptions) -> DocumentSource:
 def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
     """Refuse options of columns where the files have no columns."""
     given = options.names_columns or options.label_delimiter or options.one_row_per_label
-    if given and not form.has_columns:
+    if given and form.table is None:
         raise DataError(
             f"{data}: {form.name} has no columns to choose; leave out --text-columns, "
             "--label-column, --label-delimiter, --id-column, --group-column and --one-row-per-label"
@@ -365,10 +322,9 @@ def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
 
 def _label_file(data: Path, form: Format, options: CorpusOptions) -> Path | None:
     """Return the label file: the one that is named, or else that of the folder, if it has one."""
-    others = () if form is EXTREME_CLASSIFICATION else OTHER_LABEL_FILES
     found = options.vocabulary
     if found is None and data.is_dir():
-        found = _one_of(data, (*form.label_files, *others))
+        found = _one_of(data, form.label_files)
     if found is None and options.language is not None:
         raise DataError(
             f"{data}: got --language {options.language} and no label file; name one with "

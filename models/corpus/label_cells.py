@@ -114,7 +114,7 @@ def labels_of_value(
     A string that is a list in the form of JSON or Python is read as that list.
 
     Args:
-        value: Of the field.
+        value: The field's value.
         column: Its name.
         options: With a delimiter, a string is divided.
         may_be_one: Whether a string or a number is one label.
@@ -152,7 +152,7 @@ def label_key(entry: object, column: str = "labels") -> str:
     Args:
         entry: A string, trimmed, a URI without its angle brackets; a number; or an object, as Annif
             writes them, with a `uri` or a `label`.
-        column: Where it stands.
+        column: Where it is.
     """
     if isinstance(entry, Mapping):
         named = [entry[name] for name in _KEYS_OF_OBJECTS if entry.get(name)]

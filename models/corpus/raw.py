@@ -1,4 +1,4 @@
-"""What a file tells of a document, where the documents of a split lie, and which split one is in.
+"""What a file tells of a document, and which split a document is in.
 
 The split of a document of a corpus in one file follows from a hash of its id or its text. Of ten
 ids (of ten texts, where documents have no ids) eight are to train on, one each for dev and test.
@@ -14,23 +14,12 @@ import io
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Literal
 
-from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
-from longtail.models.corpus.forms import (
-    ARROW,
-    CSV,
-    EXTREME_CLASSIFICATION,
-    PARQUET,
-    SPLIT_NAMES,
-    TSV,
-    Format,
-)
 from longtail.models.errors import ConfigError
 from longtail.models.files.text_files import BadLine
 from longtail.models.platform import read_at
@@ -45,7 +34,7 @@ LEAST_GROUPS = 50
 SHARES = {"train": 8, "dev": 1, "test": 1}
 """Tenths of the texts."""
 _PERSONALISATION = b"longtail parts"
-_NAME_OF_TENTH = [name for name in SPLIT_NAMES for _ in range(SHARES[name])]
+_NAME_OF_TENTH = [name for name, share in SHARES.items() for _ in range(share)]
 Division = Literal["id", "text"]
 """What the splits of one file follow from: a hash of ids, of documents without one the text; or of
 texts."""
@@ -78,7 +67,7 @@ class EmptyText(BadLine):
 class Spool:
     """Keeps the documents of a first, whole pass, so that no file is parsed twice.
 
-    They lie in a nameless temporary file, which goes with the process.
+    They are in a nameless temporary file, which goes with the process.
     """
 
     def __init__(self) -> None:
@@ -155,50 +144,6 @@ class _Reader(io.RawIOBase):
         count = read_at(self._descriptor, buffer, self._position)
         self._position += count
         return count
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentSource:
-    """Where the documents of a split lie, and how they are read.
-
-    Attributes:
-        place: The file, or what stands for its files, as messages name it.
-        form: Of the files.
-        paths: The files, in the order in which they are read.
-        options: What was said of them.
-        part: Name of the split that it is of these documents, by a hash; None: all of them.
-        division: What is hashed; None: the documents are not divided.
-        reads_labels: Whether labels are read, and files must have some.
-        spools: Keep the documents, with a label file and without; parts of one file share them.
-    """
-
-    place: Path
-    form: Format
-    paths: tuple[Path, ...]
-    options: CorpusOptions = RECOGNISED
-    part: str | None = None
-    division: Division | None = None
-    reads_labels: bool = True
-    spools: Mapping[bool, Spool] = field(
-        default_factory=lambda: {True: Spool(), False: Spool()}, compare=False, repr=False
-    )
-
-    @property
-    def may_have_delimiter(self) -> bool:
-        """Whether labels may stand between marks, and it is not said between which."""
-        options = self.options
-        is_told = options.label_delimiter is not None or options.one_row_per_label
-        return self.form in (CSV, TSV, PARQUET, ARROW) and not is_told
-
-    @property
-    def is_divided_at_semicolons(self) -> bool:
-        """Whether labels are taken to stand between semicolons, for want of another word."""
-        return self.form in (CSV, TSV) and self.may_have_delimiter
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether labels are the numbers of lines of the label file."""
-        return self.form is EXTREME_CLASSIFICATION
 
 
 def part_of(key: str) -> str:

@@ -48,8 +48,8 @@ def add_labels(
     Args:
         bundle: A verified one.
         labels: By id, name, description, other names and the ids of their parents, the last two
-            of which stand in the text as far as in training; they come after the old ones.
-        progress: Called with a number of labels whenever so many have been encoded.
+            of which are in the text as far as in training; they come after the old ones.
+        progress: Called with the number of labels of each batch that was encoded.
     """
     kinds = kinds_of_new_labels(bundle.manifest.scorers)
     if not kinds:

@@ -38,7 +38,7 @@ VECTORS = "label_vectors"
 
 
 def added_label(label: Label, bundle: Bundle) -> Label:
-    """Return a new label as it stands in a catalogue, with its text for the encoder."""
+    """Return a new label as it is in a catalogue, with its text for the encoder."""
     settings = bundle.manifest.training.get("descriptions", {})
     trimmed = replace(
         label,
@@ -79,7 +79,7 @@ def encoded_label_texts(
     Args:
         bundle: One with an encoder.
         texts: Pseudo descriptions.
-        progress: Called with a number of texts whenever so many have been encoded.
+        progress: Called with the number of texts of each batch that was encoded.
     """
     # These bring PyTorch, which no bundle without an encoder needs.
     from longtail.models.encoders.bert import load_tokenizer
@@ -111,7 +111,7 @@ def write_changed(
     Args:
         folder: As of `longtail.models.bundle.bundle.write_bundle`.
         bundle: The other one.
-        catalogue: Of the new one.
+        catalogue: The new bundle's catalogue.
         changed_tensors: Arrays by file name and name.
         changed_texts: By file name.
     """
@@ -134,7 +134,7 @@ def rewrite(
     Args:
         folder: The new bundle's; it must not exist.
         bundle: Has what stays the same.
-        manifest: Of the new bundle, but for its files; its release is this one.
+        manifest: The new bundle's manifest, without its files; its release is this one.
         catalogue: All labels of the new bundle.
         tensors: Arrays of the files that change or are new, by file name and name.
         texts: Text files that change or are new, by file name.

@@ -52,7 +52,7 @@ def can_pack(transformer: nn.Module, batch: TokenBatch) -> bool:
     """
     if not is_transformer(transformer) or batch.ids.device.type != "cpu":
         return False
-    names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # the latter of before
+    names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # new, old name
     name = next((each for each in names if hasattr(transformer, each)), "")
     return transformer.config.model_type in BERT_LIKE and not getattr(transformer, name, False)
 
@@ -85,8 +85,8 @@ class _Places:
         width: Tokens of the longest.
         sources: The places of tokens among all of the batch, text by text, and again that of the
             first up to a number that others have too; None: all are tokens.
-        targets: The same, where the repeated ones lie behind all of the batch.
-        first: Of each text's first token, among the tokens.
+        targets: The same, where the repeated ones are behind all of the batch.
+        first: Position of each text's first token, among the tokens.
         mask: (text, 1, 1, token): where there is one; None: everywhere.
     """
 

@@ -44,8 +44,8 @@ class DualEncoder(nn.Module):
         Args:
             transformer: Shared by documents and labels.
             head: How vectors are made of its last layer.
-            dim: Of the vectors; None: that of the last layer. With another one, poolers start as
-                the identity map of the numbers that both have.
+            dim: The vectors' dimension; None: that of the last layer. With another one, poolers
+                start as the identity map of the numbers that both have.
         """
         super().__init__()
         self.transformer = transformer

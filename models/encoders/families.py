@@ -122,7 +122,7 @@ class VectorHead:
         label_pooling: What stands for a label's text (DEPL Eq. 2: the mean, which does not say
             whether over [CLS] and [SEP] too: "mean" is, "words" is not; Table 7 compares it with
             [CLS]).
-        activation: Of the pooler's output.
+        activation: Activation of the pooler's output.
         is_normalized: Whether all vectors get one length, sqrt(dim), so that inner products are
             cosines times dim. At length 1 each number would be tiny, and a classifier over them
             would learn sqrt(dim) times slower than over the output of a layer norm.

@@ -50,7 +50,7 @@ class EncoderSource:
     Attributes:
         name: "packaged", the folder's name, or the hub id.
         folder: Where configuration, safetensors weights and tokenizer lie.
-        sha256: Of the weights; of the digests of all weight files where there are several.
+        sha256: SHA-256 of the weights; that of all their digests where there are several files.
     """
 
     name: str
@@ -151,7 +151,7 @@ def _has_bfloat16() -> bool:
 
 
 def num_leading(tokenizer: Tokenizer) -> int:
-    """Return how many special tokens stand before a text: 1 in BERT ([CLS]), 0 in T5."""
+    """Return how many special tokens are before a text: 1 in BERT ([CLS]), 0 in T5."""
     is_special = tokenizer.backend_tokenizer.encode("a").special_tokens_mask
     return is_special.index(0) if 0 in is_special else 1
 

@@ -45,7 +45,7 @@ class DenseLayer:
     Attributes:
         weight: From the last layer's numbers to those of a vector.
         bias: Added to it.
-        activation: Of the sum.
+        activation: Activation of the sum.
     """
 
     weight: Float32[Tensor, "dim hidden_dim"]

@@ -16,14 +16,14 @@ _LENGTH_BYTES = 8
 
 
 def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
-    """Return arrays of a safetensors file that was found whole, as it lies on disk.
+    """Return arrays of a safetensors file that was found whole, as it is on disk.
 
     Their pages are read when they are used, and are one copy for all processes. A file that is in
     use can't be removed on Windows, so there the arrays are copies.
 
     Args:
-        path: Of the file.
-        names: Of the arrays, of float16, float32, int8 or int32.
+        path: The file's path.
+        names: The arrays' names; they are float16, float32, int8 or int32.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

@@ -1,4 +1,4 @@
-"""What a person is told when a command fails: one sentence for each failure, and an exit status.
+"""How a command reports a failure: one sentence for each, and an exit status.
 
 Exit statuses, which hold for every command:
 
@@ -6,7 +6,7 @@ Exit statuses, which hold for every command:
     1    it failed; the last line on stderr says why
     2    the command line can't be read: an unknown option, or a value of the wrong type
     130  it was interrupted (Ctrl-C); 128 + n for any other signal n
-    141  whoever read the output went away, as in `longtail ... | head`
+    141  the reader of the output went away, as in `longtail ... | head`
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def doing(what: str, path: Path) -> Iterator[None]:
 
     Args:
         what: Such as "writing the answers".
-        path: Told where the error itself names no file, as that of a full disk does.
+        path: Named where the error itself names no file, as that of a full disk.
     """
     try:
         yield

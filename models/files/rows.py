@@ -46,7 +46,7 @@ class CsvHeader:
 
     Attributes:
         delimiter: What stands between its cells.
-        names: Of the columns; known ones as they are known, whatever their case in the file.
+        names: The columns' names; known ones as they are known, whatever their case in the file.
         renamed: The known name of each column that is written otherwise in the file.
     """
 
@@ -71,7 +71,7 @@ def find_header(
     """Return the header of a CSV file, by the delimiter that gives it its columns.
 
     Args:
-        lines: Of the file, from its beginning; no more are taken than the header has.
+        lines: Lines of the file, from its beginning; no more are taken than the header has.
         columns: What the file must have.
         optional: Other columns that mean something.
         strict: Whether a quote that is left open or not doubled is an error.

@@ -81,7 +81,7 @@ def bounded_lines(
     Args:
         path: The file.
         max_bytes: Most bytes of a line, its end not counted.
-        progress: Called with the bytes of the file, as it lies on disk, that were read since.
+        progress: Called with the bytes of the file, as it is on disk, that were read since.
     """
     num_told = num_unseen = 0
     with reading(path) as (file, raw):
@@ -138,7 +138,7 @@ def _decompressed(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
     """Give the file for reading.
 
     Yields:
-        Its bytes as they are, decompressed; and as they lie on disk, to tell how much was read.
+        Its bytes as they are, decompressed; and as they are on disk, to tell how much was read.
     """
     try:
         with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:

@@ -30,7 +30,7 @@ _TYPES = {
     "model": "an object",
     "model_attributes": "an object",
 }
-"""What is expected, by what stands before `_type` or `_parsing` in pydantic's type of the error."""
+"""What is expected, by what is before `_type` or `_parsing` in pydantic's type of the error."""
 _BOUNDS = {
     "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}",
@@ -179,7 +179,7 @@ def _refuse_absent(name: str) -> NoReturn:
 
 
 def _check_members(text: str | bytes) -> None:
-    """Refuse objects with so many members that their errors would fill the memory."""
+    """Refuse objects with too many members, whose errors would fill the memory."""
     colons = text.count(":") if isinstance(text, str) else text.count(b":")
     if colons > _MAX_ERRORS and _most_errors(parse_json(text)) > _MAX_ERRORS:
         raise ValueError(f"an object has about {_MAX_ERRORS} members or more; expected fewer")

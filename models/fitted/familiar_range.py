@@ -5,7 +5,7 @@ compared with documents that the model was not trained on: how many of its words
 which share of them it doesn't know, and how similar the nearest training document is, where that is
 looked for. A bound is an order statistic: of n held-out documents and a new one of the same kind,
 each is equally likely to have the smallest value, the second smallest, and so on, so that the new
-one lies below the k-th smallest of the n with a probability of at most k / (n + 1).
+one is below the k-th smallest of the n with a probability of at most k / (n + 1).
 
 In a text of a few words each word weighs more than in any document, so that the same score says
 something else. `ShortTexts` bends the log-odds of such texts by a line whose two numbers depend on
@@ -70,7 +70,7 @@ class ShortTexts:
             raise ValueError(f"{self}: expected shift 0 and factor 1 at the last knot")
 
     def of_text(self, calibration: Calibration, known_words: int) -> Calibration | None:
-        """Return the calibration of a text with so many known words; None: that of documents."""
+        """Return the calibration of a text by its known words; None: that of documents."""
         if known_words >= self.known_words[-1]:
             return None
         place, knots = np.log(max(1, known_words)), np.log(self.known_words)
@@ -89,11 +89,11 @@ class FamiliarRange:
 
     Attributes:
         num_documents: The held-out documents.
-        false_alarms: Of documents of their kind, the share that is outside, at most in expectation:
+        false_alarms: Expected share of similar documents outside the bounds, at most:
             `FALSE_ALARMS`, or more where a bound is the least or largest value that there is.
         least_known_words: Words of the vocabulary in a text.
         most_known_words: The same.
-        most_unknown_share: Of its words, those outside the vocabulary.
+        most_unknown_share: Share of its words outside the vocabulary.
         least_similarity: Cosine of the nearest training document; None where none are remembered.
         short_texts: By scorer, how its log-odds change in shorter texts; empty: they don't.
     """

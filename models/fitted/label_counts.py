@@ -39,7 +39,7 @@ class PlaceThreshold:
         """Return the log-odds of the last answered label of each text; inf where there is none.
 
         Args:
-            log_odds: Of the best labels of each text, falling.
+            log_odds: Log-odds of the best labels of each text, falling.
         """
         places = np.arange(1, log_odds.shape[1] + 1)
         is_answered = log_odds >= self.first + self.rise * np.log(places)

@@ -91,7 +91,7 @@ def wilson_bounds(
 
     Args:
         part: How many have a property.
-        whole: Of how many.
+        whole: How many there are.
     """
     size = np.maximum(whole, 1e-12)
     share = part / size

@@ -45,7 +45,7 @@ class Asked:
         options: What is asked of each.
         scorer: The one that ranks.
         calibration: What makes log-odds of its scores; None: nothing does.
-        of_texts: By text, another calibration than that; None: there is no other.
+        of_texts: Calibration of each text; None: `calibration` for all.
         depth: Labels of each text that are ranked; at least `options.k`.
         training_counts: Training documents of each label of the model.
     """
@@ -67,7 +67,7 @@ class Answered:
         asked: The query.
         labels: Rows in the catalogue, the best first; `NO_LABEL` behind the last one. Those of them
             that pass the threshold are answered, at most k.
-        log_odds: By which the labels stand in order; None where nothing makes some.
+        log_odds: The order of the labels; None where no scorer gives log-odds.
         probabilities: As calibrated; None where there are none. They need not fall.
         least: By text, the least probability of a label that is answered; None: any.
         accepted: Which of the labels go through without a person; None where nobody asked.
@@ -160,7 +160,7 @@ class FittedPart(Generic[Value]):
         """Return what a list of versions says of the part, by field; by default nothing.
 
         Args:
-            manifest: Of the version; None: it can't be read.
+            manifest: The version's manifest; None: it can't be read.
             model: The version's; None: it is not loaded.
         """
         del manifest, model

@@ -147,7 +147,7 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     """Return the promise that a query names.
 
     Args:
-        promises: Of the model; the first one of a scorer is its default.
+        promises: The model's promises; the first one of a scorer is its default.
         scorer: The one that ranks.
         accept: The name.
     """

@@ -52,9 +52,10 @@ class ArrowPredictor:
             model: As for `longtail.load`: a URI, or a path that all processes find.
             text: Column of the text, or several, joined in this order.
             id: The only column of the input to keep; None: all.
-            version: Of a registry. "current" is looked up here: all processes use one model.
+            version: Version in a registry. "current" is looked up here: all processes use one
+                model.
             device: "cpu" or "cuda"; None: a GPU if there is one.
-            num_threads: Of each process (engines run one a core); None: one a core.
+            num_threads: Threads of each process (engines run one a core); None: one a core.
             precision: What the encoder computes in.
             index: What searches label vectors (see `longtail.load`).
             **options: Those of `LoadedModel.predict`: k, scorer, threshold, language, ...

@@ -17,7 +17,7 @@ def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
     if language is None or language in catalogue.languages:
         return
     known = ", ".join(catalogue.languages)
-    told = f"it has them in {known}" if known else "its label file told no languages"
+    told = f"it has them in {known}" if known else "its label file names no languages"
     raise RequestError(f"language: this version has no names in {language!r}; {told}")
 
 

@@ -87,7 +87,7 @@ class NamesScorer(Scorer):
         self._scores(batch)
 
     def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
-        """Return how many different words stand in a name of a label.
+        """Return how many different words are in a name of a label.
 
         In a blend only whether a name is found: others know the words of names, too.
         """

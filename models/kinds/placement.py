@@ -23,8 +23,8 @@ class Placement:
     """Where a model computes.
 
     Attributes:
-        device: Of the encoder: "cpu" or "cuda". The sparse model is always on the CPU.
-        index_device: Of label vectors and label tree (see `InnerProductIndex`).
+        device: Device of the encoder: "cpu" or "cuda". The sparse model is always on the CPU.
+        index_device: Device of label vectors and label tree (see `InnerProductIndex`).
         num_threads: That rank many texts by the sparse model.
         index: What searches label vectors.
     """

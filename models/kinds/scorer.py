@@ -76,7 +76,7 @@ class Scorer(ABC):
         Args:
             batch: The texts.
             text: Number of one of them.
-            labels: Of which those without an entry in the answer can't be explained by tokens.
+            labels: The labels; those without an entry in the answer can't be explained by tokens.
         """
         del batch, text, labels
         return {}
@@ -93,7 +93,7 @@ class ScorerKind(ABC):
     """How the model of one scorer is stored and read, with properties known before reading.
 
     Attributes:
-        name: Of the scorer, and of its model among `ModelParts.models`.
+        name: Name of the scorer, and of its model in `ModelParts.models`.
         needs_encoder: Whether it scores the vectors of texts.
         may_find_nothing: Whether it lists only labels that it finds, which may be none.
         keeps_documents: Whether its model holds the words of training documents, so that it is
@@ -161,7 +161,7 @@ class ScorerKind(ABC):
         """Return a model that knows more labels, where it scores new ones; by default the same.
 
         Args:
-            model: Of `ModelParts.models`.
+            model: An entry of `ModelParts.models`.
             labels: With all their names; they come after the others.
         """
         del labels

@@ -45,7 +45,7 @@ def write_parts(
         manifest: All but its files and digest.
         scratch: A folder in which the encoder is saved first, if there is one.
         probes: Texts that it brings along to be tried on.
-        record: Of the documents that the model was trained on; None: none is written.
+        record: Record of the documents that the model was trained on; None: none is written.
         has_encoder: Whether the encoder is in that folder already.
     """
     texts, tensors = texts_of(parts), tensors_of(parts)

@@ -154,7 +154,7 @@ class IndexCorrection:
 
     Attributes:
         index: Label vectors.
-        labels: Of each row of the index, on the device.
+        labels: The label of each row of the index, on the device.
         tree: Over all labels that are indexed at least.
     """
 
@@ -245,7 +245,7 @@ class CorrectedScores:
     """Corrected scores of all rows of an index for some queries (see `Scores`).
 
     Attributes:
-        num_rows: Of the index.
+        num_rows: The index's number of rows.
         margins: How far a float32 sum of each query may lie from the exact score.
     """
 

@@ -1,7 +1,7 @@
 """The walks through a label tree on a CPU: calls of `label_tree.c`.
 
 A node's two log-probabilities are computed in one place, in float64 from float32 numbers, with
-additions in one order: so log p_n of a label is the same number, to the bit, whoever asks.
+additions in one order: so log p_n of a label is the same to the bit on every path.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def best_leaves(
     labels: `NO_LABEL` and -inf.
 
     Args:
-        nodes: Of the tree.
+        nodes: Nodes of the tree.
         label_of_leaf: Below 0 for leaves that are not to be found.
-        features: Of each document.
+        features: Features of each document.
         m: At least 1.
     """
     labels = np.full((len(features), m), NO_LABEL, dtype=np.int64)
@@ -114,8 +114,8 @@ def draw_leaves(
     """Draw leaves by inversion, and return log p_n of each, in nats.
 
     Args:
-        nodes: Of the tree.
-        features: Of documents.
+        nodes: Nodes of the tree.
+        features: The documents' features.
         rows: The document of each draw.
         uniform: One number in [0, 1) a draw; changed.
 

@@ -35,7 +35,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 
 
 def depth_of(num_labels: int) -> int:
-    """Return the depth of a tree of so many labels, ceil(log2 C); 0 for a single label."""
+    """Return the depth of a tree of C labels, ceil(log2 C); 0 for a single label."""
     return (num_labels - 1).bit_length()
 
 
@@ -126,8 +126,8 @@ class LabelTree:
         mean: Subtracted from document vectors before the projection.
         components: Principal components, divided by the scale of the features.
         weights: w of each inner node.
-        biases: b of each inner node; +inf where only padding lies below it on the left, -inf where
-            only padding lies on the right.
+        biases: b of each inner node; +inf where only padding is below it on the left, -inf where
+            only padding is on the right.
         label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding.
         leaf_of_label: Its inverse.
     """
@@ -265,7 +265,7 @@ class LabelTree:
         Args:
             features: From `project`.
             num: Draws a document.
-            generator: Of random numbers, on the tree's device.
+            generator: Source of random numbers, on the tree's device.
         """
         return self.sample_with_log_prob(features, num, generator)[0]
 

@@ -130,7 +130,7 @@ class LabelCatalogue:
 
     @cached_property
     def shown_language(self) -> str | None:
-        """The language that most labels show their name in; None where none is told."""
+        """The language that most labels show their name in; None where none is known."""
         shown = Counter(
             x for label in self for x, name in label.names.items() if name == label.name
         )
@@ -138,7 +138,7 @@ class LabelCatalogue:
 
     @cached_property
     def has_hierarchy(self) -> bool:
-        """Whether any label stands below another one of the catalogue."""
+        """Whether any label is below another one of the catalogue."""
         return any(label_id in self._index_by_id for label in self for label_id in label.broader)
 
     @cached_property
@@ -292,7 +292,7 @@ def _label_of_line(number: int, line: str) -> Label:
 
 
 def _fields_of(label: Label) -> dict[str, object]:
-    """Return what stands in a line; optional fields that hold nothing are left out."""
+    """Return what is in a line; optional fields that hold nothing are left out."""
     values = ((each.name, getattr(label, each.name)) for each in fields(label))
     return {name: value for name, value in values if value or name in _REQUIRED}
 

@@ -1,7 +1,7 @@
 """The labels of one CSV cell: a list, or ids and names between semicolons.
 
 A list is one of JSON; or of strings, as Python, pandas and NumPy write lists, tuples and sets:
-`['a', 'b']`, `('a',)`, `{'a', 'b'}`, `['a' 'b']`. A delimiter behind the last label stands before
+`['a', 'b']`, `('a',)`, `{'a', 'b'}`, `['a' 'b']`. A delimiter behind the last label is before
 nothing, and is no mistake.
 """
 
@@ -43,7 +43,7 @@ def labels_of_cell(cell: str, is_label: IsLabel | None = None) -> list[Any]:
     Known labels win over the delimiter: at each place the longest run of parts that is one.
 
     Args:
-        cell: Of a CSV file; none where it is blank.
+        cell: A cell of a CSV file; None where it is blank.
         is_label: Tells known labels; None: none are known.
     """
     if not cell.strip():

@@ -44,7 +44,7 @@ from longtail.models.vocabulary.reading import is_vocabulary_file
 logger = logging.getLogger(__name__)
 
 MAX_PROBLEMS = 20
-"""Lines that a message lists, unless told otherwise."""
+"""Lines that a message lists, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class LabelForm:
     """What the fields of a label file are called.
 
     Attributes:
-        id: Of the label's identifier.
-        name: Of its name.
-        description: Of its description.
-        alternative_names: Of its other names.
-        parents: Of the ids of broader labels.
-        unread: Fields that may stand there and are not read.
+        id: Field of the label's identifier.
+        name: Field of its name.
+        description: Field of its description.
+        alternative_names: Field of its other names.
+        parents: Field of the ids of broader labels.
+        unread: Fields that may be there and are not read.
         of_vocabularies: Further fields: preferred names by language, notation, ids of broader
             labels, whether it is deprecated, ids of the labels that replace it, its schemes.
         is_strict: Whether a field of any other name is an error.
@@ -104,10 +104,10 @@ def read_label_file(
     """Return the labels of a file, in its order (those of a vocabulary by id), parents as ids.
 
     Args:
-        path: Of the file; a vocabulary, CSV or TSV by its name, else JSON lines.
+        path: The file's path; a vocabulary, CSV or TSV by its name, else JSON lines.
         form: What its fields are called, unless it is a vocabulary.
         max_problems: Lines that a message lists.
-        language: Of the names that are shown, in a vocabulary; None: that in which most concepts
+        language: Language of the names shown, in a vocabulary; None: that in which most concepts
             have one.
         keep_deprecated: Whether deprecated labels stay; else they are left out, and counted in the
             log. See `longtail.models.labels.concepts.without_deprecated`.

@@ -24,7 +24,7 @@ class LabelSet:
 
     Attributes:
         name: What queries call it.
-        ids: Of the labels.
+        ids: Ids of the labels.
     """
 
     name: str
@@ -45,9 +45,9 @@ class LabelFilter:
         exclude: Ids of labels not to return, whether or not they are included.
         include_set: Labels to return besides `include`.
         exclude_set: Labels not to return besides `exclude`.
-        under: Ids of labels: of all that is let through, only these and what stands below them in
+        under: Ids of labels: of all that is let through, only these and what is below them in
             the vocabulary; empty: no such condition.
-        scheme: Of these, only the labels of this scheme; None: no such condition.
+        scheme: Only labels of this scheme are let through; None: no such condition.
     """
 
     include: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""Which labels stand below which: the relation of broader labels, as a vocabulary gives it.
+"""Which labels are below which: the relation of broader labels, as a vocabulary gives it.
 
 A label may have several broader ones, and circles are followed once. Relations to concepts that are
 no labels of the catalogue are left out.
@@ -32,7 +32,7 @@ class LabelHierarchy:
                 self._narrower.setdefault(above, []).append(row)
 
     def __bool__(self) -> bool:
-        """Whether any label stands below another."""
+        """Whether any label is below another."""
         return bool(self._narrower)
 
     @cached_property

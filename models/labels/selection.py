@@ -21,7 +21,7 @@ class Selection:
     """The labels of a catalogue that may be answered.
 
     Attributes:
-        is_selected: Of every label, whether it may be.
+        is_selected: Whether each label may be answered.
     """
 
     is_selected: Bool[np.ndarray, label]
@@ -74,7 +74,7 @@ class LabelSelector:
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy:
-        """Which labels stand below which."""
+        """Which labels are below which."""
         return LabelHierarchy(self._catalogue)
 
     def _is_under(self, ids: tuple[str, ...]) -> Bool[np.ndarray, label]:

@@ -34,14 +34,14 @@ class NameIndex(NamedTuple):
     Attributes:
         starts: This and those up to `starts_of_relatives` are those of `LabelTerms`.
         weights: Summed idf of each term's different words.
-        idf: Of each word.
+        idf: Idf of each word.
         pair_keys: The pairs of words (see `WordCounts`).
-        pair_idf: Of each pair.
+        pair_idf: Idf of each pair.
         key_starts: Where the labels of each word begin, and where the last one's end.
         key_labels: Those of which a word is a key word.
         vector_starts: Where the entries of each label's unit vector begin, and the last one's end.
         vector_features: Words, and behind them pairs.
-        vector_weights: Of each entry.
+        vector_weights: Weight of each entry.
     """
 
     starts: Int64[np.ndarray, term_and_one]
@@ -123,9 +123,10 @@ def match_texts(
         starts: Where each text begins, and where the last one ends.
         title_lengths: Words and signs at the beginning of each text that are its title.
         index: The names, by `as_record`.
-        least_share: A label is matched if so much of the idf of one of its names is in the text;
-        num_nearest: or if it is among so many labels (at least 1) of the largest cosine, of those
-            of which the text has a key word.
+        least_share: A label is matched if this share of the idf of one of its names is in the
+            text;
+        num_nearest: or if it is among this number of labels (at least 1) of the largest cosine
+            that have a key word in the text.
 
     Returns:
         Where the matches of each text begin; and of each match the label, its best term, how that

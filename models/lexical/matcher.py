@@ -57,9 +57,9 @@ class WordCounts:
 
     Attributes:
         words: In their compared form.
-        documents: Of each word.
+        documents: Number of documents with each word.
         pairs: Numbers of the words of each pair of neighbours: first * 2^32 + second, rising.
-        pair_documents: Of each pair.
+        pair_documents: Number of documents with each pair.
         num_documents: All training documents.
     """
 
@@ -157,8 +157,8 @@ class NameMatcher:
 
         Args:
             catalogue: The labels.
-            words: Of their names at least.
-            counts: Of these words and of the pairs in the names.
+            words: Words of their names, at least.
+            counts: Counts of these words and of the pairs in the names.
             terms: The names as these words; None: they are read.
         """
         assert counts.words == words.words
@@ -235,7 +235,7 @@ def _key_words(
 ) -> tuple[Int64[np.ndarray, word_and_one], Int64[np.ndarray, entry]]:
     """Return the labels of each word that is a key word of one of their terms.
 
-    The key words of a term are its rarest ones, so many that the others together have less than
+    The key words of a term are its rarest ones, until the others together have less than
     `_KEYLESS_SHARE` of its idf.
 
     Returns:

@@ -55,12 +55,12 @@ class NameModel:
 
     Attributes:
         catalogue: The labels, with all of their names and those of their parents.
-        counts: Of the words of names.
-        history: Of each label.
+        counts: Counts of the words of names.
+        history: History of each label.
         trees: Log-odds that a match is right, of `longtail.models.lexical.matcher.FEATURES`.
-        languages: Of texts and names (`longtail.models.scorers.word_forms`).
+        languages: Languages of texts and names (`longtail.models.scorers.word_forms`).
         removes_markup: Whether texts are read without HTML, as the sparse model reads them.
-        tfidf: Of the same documents: tells how frequent the words of new names are.
+        tfidf: Tf-idf model of the same documents; it holds how frequent the words of new names are.
         samples: Some of these documents, which tell it too (`longtail.models.lexical.new_words`).
     """
 
@@ -93,7 +93,7 @@ class NameModel:
         return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
 
     def num_known_words(self, texts: Sequence[str]) -> Int64[np.ndarray, text]:
-        """Return how many different words of each text stand in a name of a label."""
+        """Return how many different words of each text are in a name of a label."""
         words = self.matcher.words
         read = (words.read(words.cleaned(text)) for text in texts)
         return np.array([len(np.unique(x[x >= 0])) for x in read], dtype=np.int64)
@@ -152,7 +152,7 @@ class NameModel:
 
         Args:
             catalogue: What `named_label` keeps of each label.
-            history: Of each of them.
+            history: History of each of the new labels.
             renamed: Rows of those with other names than before. As far as their words are in more
                 training documents than names usually are, they count as found there, and wrong.
         """

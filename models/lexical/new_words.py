@@ -35,8 +35,8 @@ def documents_of(
     Args:
         words: In their compared form (`NameWords`).
         num_documents: Training documents.
-        languages: Of the forms.
-        tfidf: Of these documents; None: nothing is known, and all words are common.
+        languages: Languages of the word forms.
+        tfidf: Tf-idf model of these documents; None: nothing is known, and all words are common.
         samples: Some of these documents, or as good as they.
     """
     counted: dict[str, float] = {}

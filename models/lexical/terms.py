@@ -112,8 +112,8 @@ class LabelTerms:
 def names_of(label: Label) -> dict[str, bool]:
     """Return all names of a label, and whether each is a code rather than a name.
 
-    Its own name is the first, then that without what stands in brackets, the other ones, and last
-    its id and notation where they can be told from words and numbers in a text: one word of three
+    Its own name is the first, then that without the part in brackets, the other ones, and last
+    its id and notation where they differ from words and numbers in a text: one word of three
     characters or more with a letter and a digit, such as "N53.77".
     """
     name = label.name

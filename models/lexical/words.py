@@ -68,7 +68,7 @@ class NameWords:
 
         Args:
             words: In their compared form, each once.
-            languages: Of texts and names (`WordForms`).
+            languages: Languages of texts and names (`WordForms`).
             removes_markup: Whether texts, not names, are to be read without HTML.
         """
         self._removes_markup = removes_markup
@@ -142,7 +142,7 @@ class NameWords:
             zip(unique, map(self._number, unique, self.forms.of_list(unique)), strict=True)
         )
         found = np.array(_flat([numbers[piece] for piece in read]), dtype=np.int32)
-        name_of_word = np.cumsum(found == SENTENCE_END)  # an end stands before each name
+        name_of_word = np.cumsum(found == SENTENCE_END)  # an end is before each name
         name_of_word, found = name_of_word[found >= 0], found[found >= 0]
         starts = np.searchsorted(name_of_word, np.arange(1, read.count(END_OF_SENTENCE) + 2))
         is_kept = np.arange(len(found)) - starts[name_of_word - 1] < max_words

@@ -46,7 +46,7 @@ class Remembered:
 
     Attributes:
         labels: Ones where a document carries a label.
-        ids: Of each document, as the corpus has it.
+        ids: Id of each document, as the corpus has it.
         num_neighbours: Documents that are asked about a text, at most.
         temperature: How much nearer documents count for more: exp(cosine / temperature).
     """
@@ -83,7 +83,7 @@ class NeighbourMemory(Remembered):
         documents: Tf-idf of each document, by feature.
         postings: The same, transposed: the documents of each feature.
         labels: Ones where a document carries a label.
-        ids: Of each document, as the corpus has it.
+        ids: Id of each document, as the corpus has it.
         num_neighbours: Documents that are asked about a text, at most; at least 1.
         temperature: How much nearer documents count for more: exp(cosine / temperature); at least
             `LEAST_TEMPERATURE`.

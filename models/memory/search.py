@@ -1,7 +1,7 @@
 """The documents of a memory that are nearest to texts, exactly.
 
 Postings (the documents of each feature) propose, and inner products of whole rows decide: these are
-summed in float64 in the order of the document's features and rounded once, whoever asks.
+summed in float64 in the order of the document's features and rounded once, on every path.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Neighbours:
         return Neighbours(self.documents[rows], self.similarities[rows])
 
     def first(self, num_neighbours: int) -> Neighbours:
-        """Return so many of each text; all where there are no more."""
+        """Return the nearest neighbours of each text; all where there are no more."""
         return Neighbours(self.documents[:, :num_neighbours], self.similarities[:, :num_neighbours])
 
     @classmethod
@@ -70,7 +70,7 @@ def nearest_documents(
 
     Args:
         memory: The documents.
-        features: Of the texts; no value below 0.
+        features: The texts' features; no value below 0.
         num_neighbours: At least 1.
         num_threads: That search at the same time, where there are many texts.
     """

@@ -3,7 +3,7 @@
 What a neighbour counts for is a softmax over the neighbours of a text (RAE-XMC, arXiv:2502.10615):
 exp(similarity / temperature), divided by the sum of these. A label's score is the logarithm of the
 sum over the neighbours that carry it. Sums are in float64 in the order of the neighbours, and the
-score is rounded once, whoever asks.
+score is rounded once, on every path.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NeighbourSource:
 
         Args:
             memory: Whose documents they are.
-            neighbours: Of each text.
+            neighbours: The nearest documents of each text.
             raised: Added to the score of each label that has one; None: nothing.
         """
         self._memory = memory
@@ -111,7 +111,7 @@ def _best_labels(
 
     Args:
         documents: Numbers of the neighbours, nearest first; `NO_DOCUMENT` behind the last.
-        similarities: Of each.
+        similarities: Similarity of each neighbour.
         temperature: Above 0, and not so small that a share gets 0.
         labels: That documents carry.
         raised: Added to the score of each label.

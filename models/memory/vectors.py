@@ -99,7 +99,7 @@ class ByteVectors:
         """Return the vectors of largest cosine with each query, exactly; ties by smaller number.
 
         Args:
-            queries: Of as many dimensions.
+            queries: Vectors with the same number of dimensions.
             k: At least 1.
             num_threads: Number of threads, where there are many queries.
         """
@@ -121,7 +121,7 @@ def _in_parts(
     num_threads: int,
     most: int,
 ) -> Neighbours:
-    """Return what a search writes for parts of the queries, of at most so many each."""
+    """Return what a search writes for parts of at most `most` queries."""
     num_queries = queries.num_rows
     found = Neighbours(
         np.empty((num_queries, k), dtype=np.int64), np.empty((num_queries, k), dtype=np.float32)
@@ -204,9 +204,9 @@ class VectorMemory(Remembered):
     of an encoder in the place of tf-idf.
 
     Attributes:
-        vectors: Of each document.
+        vectors: Vector of each document.
         labels: Ones where a document carries a label.
-        ids: Of each document, as the corpus has it.
+        ids: Id of each document, as the corpus has it.
         num_neighbours: Documents that lend their labels to a text, at most; at least 1.
         temperature: How much nearer documents count for more: exp(cosine / temperature).
         clusters: Parts of the documents; None: all are looked at.

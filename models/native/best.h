@@ -43,10 +43,11 @@ static inline void best_heapify(best_list *best) {
         best_sink(best, place, best->size);
 }
 
-// Whether a label would be kept.
+// Whether a label would be kept; of none that are wanted, no.
 static inline bool best_takes(const best_list *best, int64_t label, float score) {
-    return best->size < best->k || score > best->scores[0] ||
-           (score == best->scores[0] && label < best->labels[0]);
+    if (best->size < best->k) return true;
+    return best->k > 0 && (score > best->scores[0] ||
+                           (score == best->scores[0] && label < best->labels[0]));
 }
 
 // Keep a label if it is among the k best so far; labels may come in any order.

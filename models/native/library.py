@@ -235,7 +235,7 @@ def function(name: str, /, **parameters: Converter) -> Callable[..., int]:
     """Return a C function that returns an int64: a number from 0, or `OUT_OF_MEMORY`.
 
     Args:
-        name: Of the C function.
+        name: Name of the C function.
         parameters: How each argument is passed, by its name in C and in the same order: arrays as
             pointers, matrices and records as pointers to structs, ints as int64 and floats as
             double.
@@ -266,7 +266,7 @@ class Grown(NamedTuple):
     """What to keep from a function that allocates: `grown` in kernels.h.
 
     Attributes:
-        dtype: Of the elements.
+        dtype: The elements' dtype.
         width: Elements of a row; 0 for arrays of one axis.
     """
 

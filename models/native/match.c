@@ -272,7 +272,7 @@ static float least_dot(text *text) {
     best_list nearest = {text->nearest, text->nearest_dots, text->num_nearest, 0};
     for (int64_t i = 0; i < text->num_touched; i++)
         best_offer(&nearest, text->touched[i], text->dots[text->touched[i]]);
-    return nearest.scores[0];
+    return text->num_nearest > 0 ? nearest.scores[0] : INFINITY;
 }
 
 // Return whether one of a label's names has enough of its idf in the text.

@@ -68,7 +68,7 @@ static void multiply_some(int64_t n, const int16_t *queries, const int16_t *pack
 static void offer_pack(best_list *best, const int32_t *sums, int64_t start, int64_t size) {
     int32_t most = INT32_MIN;
     for (int row = 0; row < PACK; row++) most = sums[row] > most ? sums[row] : most;
-    if (best->size == best->k && (float)most <= best->scores[0]) return;
+    if (best->size == best->k && (best->k == 0 || (float)most <= best->scores[0])) return;
     for (int64_t row = 0; row < size; row++) best_offer(best, start + row, (float)sums[row]);
 }
 

@@ -69,7 +69,7 @@ class TextBatch:
         There is no lock, which would make batches of other threads wait: a batch is one thread's.
 
         Args:
-            name: Of what is computed: of a scorer, where it is this one's.
+            name: Key of the value: the scorer's name where it belongs to one scorer.
             compute: Gives a row for each text: of an array, of a sparse matrix, or of an object
                 with `take` and `joined`, as `TextBatch` has them.
         """
@@ -130,9 +130,6 @@ class TextBatch:
 
     def sharing_sums(self, num_threads: int) -> Iterator[TextBatch]:
         """Give the texts in parts whose sums are kept while the caller ranks them, often.
-
-        Args:
-            num_threads: That make the sums.
 
         Yields:
             The next part, with all that is known of the texts.

@@ -117,7 +117,7 @@ def reading(bundle: Bundle, name: str) -> Iterator[None]:
 
     Args:
         bundle: Whose file is read.
-        name: Of the file, or of the one that the others belong to.
+        name: Name of the file, or of the file that the others belong to.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The dense half of a model, which a model may lack: whoever imports this imports PyTorch."""
+"""The dense half of a model, which a model may lack; importing it imports PyTorch."""
 
 from __future__ import annotations
 

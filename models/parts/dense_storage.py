@@ -1,4 +1,4 @@
-"""The dense half of a model on disk; whoever imports this imports PyTorch."""
+"""The dense half of a model on disk; importing it imports PyTorch."""
 
 from __future__ import annotations
 

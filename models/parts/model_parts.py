@@ -1,4 +1,4 @@
-"""The parts of a trained model, and how each lies in a bundle's files.
+"""The parts of a trained model, and how each is stored in a bundle.
 
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights by feature; bias, labels, idf
@@ -75,7 +75,8 @@ class ModelParts:
         fitted: What a dev split or a command has fitted, by the name of the part (see
             `longtail.models.fitted.part.FittedPart.of`).
         is_confidential: Whether words of the training documents are not shown.
-        num_training_documents: Of a bundle that was read; the aim "propensity" needs it.
+        num_training_documents: Number of training documents, in a bundle that was read; the aim
+            "propensity" needs it.
     """
 
     catalogue: LabelCatalogue

@@ -42,12 +42,7 @@ class Presenter:
         self._concluded = _overridden(fitted, "concluded")
 
     def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
-        """Return the best labels of each text, without explanations.
-
-        Args:
-            batch: The texts.
-            options: Options of the query.
-        """
+        """Return the best labels of each text, without explanations."""
         if options.schemes:
             parts = [self.predict(batch, each) for each in options.schemes]
             return [_joined(options.schemes, found) for found in zip(*parts, strict=True)]

@@ -34,7 +34,7 @@ class Scores(Protocol):
     """The scores of all rows of an index for some queries: near ones, and exact ones of a few.
 
     Attributes:
-        num_rows: Of the index.
+        num_rows: The index's number of rows.
         margins: How far a proposal of each query may lie from its exact score.
     """
 

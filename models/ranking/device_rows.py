@@ -100,7 +100,7 @@ class WholeRows:
 
         Args:
             queries: Finite.
-            lengths: Of the queries.
+            lengths: The queries' lengths.
             m: At most the number of rows.
         """
         scales = _scales(np.abs(queries).max(axis=1).astype(np.float64), lengths)
@@ -191,7 +191,7 @@ class DeviceRows:
 
     Attributes:
         rows: The vectors.
-        device: Where they lie.
+        device: Where they are.
         dim: Their length, zeros not counted.
         choice: What searches them.
         whole: They in whole numbers, which propose rows on a CPU; None: float32 does.
@@ -297,7 +297,7 @@ class DeviceRows:
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Return whether compiled loops can read what lies there: in main memory."""
+    """Return whether compiled loops can read what is there: in main memory."""
     return device.type == "cpu"
 
 
@@ -337,7 +337,7 @@ def faiss_search(
 
 
 def _parameters(faiss: Any, queries: Tensor, rows: Tensor, values: Tensor, found: Tensor) -> Any:
-    """Return what `bfKnn` takes: where queries and rows lie on the GPU, and where answers go."""
+    """Return what `bfKnn` takes: where queries and rows are on the GPU, and where answers go."""
     given = faiss.GpuDistanceParams()
     given.metric, given.device = faiss.METRIC_INNER_PRODUCT, rows.device.index
     given.k, given.dims = values.shape[1], rows.shape[1]

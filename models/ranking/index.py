@@ -137,7 +137,7 @@ class ProductScores:
     """Inner products of some queries with all rows of an index (see `Scores`).
 
     Attributes:
-        num_rows: Of the index.
+        num_rows: The index's number of rows.
         sizes: What no product of each query exceeds.
         margins: How far a float32 product of each query may lie from its exact score.
     """

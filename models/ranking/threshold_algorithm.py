@@ -49,7 +49,7 @@ class SelectedSource:
 
     @property
     def num_labels(self) -> int:
-        """At most so many labels are selected and can be scored; 1 where none are."""
+        """Upper bound of the labels that are selected and can be scored, at least 1."""
         return max(1, self._num_selected)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
@@ -61,7 +61,7 @@ class SelectedSource:
         best = nothing(len(rows), m)
         most, wanted = self._source.num_labels, min(m, self._num_selected)
         unfinished = np.arange(len(rows) if wanted else 0)
-        # Among the best labels of the other source, so many are not selected for m that are.
+        # Labels not selected that are expected before the m-th selected one of the other source.
         expected = m * self._num_left_out // self.num_labels
         depth = min(most, m + min(self._num_left_out, 2 * expected + _SLACK))
         while len(unfinished):
@@ -132,7 +132,7 @@ class Combination(Protocol):
         """Return the scores of labels.
 
         Args:
-            scores: Of each scorer; -inf for labels that it can't score.
+            scores: Scores of each scorer; -inf for labels that it can't score.
             labels: Whose they are.
         """
         ...
@@ -210,7 +210,8 @@ def rank(
     sources' m-th scores, which bounds every label not yet named; others go on with 4m.
 
     Args:
-        scorers: Of each, at least one source over the same queries and the same label indices.
+        scorers: For each scorer, at least one source over the same queries and the same label
+            indices.
         combine: `SUM` for a single scorer.
         k: Number of labels per query, at least 1; fewer are found where fewer can be scored.
         num_labels: Labels of the catalogue.

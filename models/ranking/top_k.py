@@ -191,7 +191,7 @@ def row_parts(num_rows: int, num_columns: int, max_numbers: int) -> list[slice]:
     Args:
         num_rows: All rows.
         num_columns: Numbers in a row.
-        max_numbers: Of a part, unless a single row has more.
+        max_numbers: Numbers in a part, at most, unless a single row has more.
     """
     num_parts = max(1, min(num_rows, num_rows * num_columns // max_numbers + 1))
     ends = [num_rows * part // num_parts for part in range(num_parts + 1)]

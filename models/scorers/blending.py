@@ -49,7 +49,7 @@ class Blend(Protocol):
         """Return the blended log-odds, in nats.
 
         Args:
-            scores: Of each member; -inf for a label that it can't score.
+            scores: Scores of each member; -inf for a label that it can't score.
             labels: Whose scores they are.
         """
         ...
@@ -257,7 +257,7 @@ class FittedBlend:
 def below_floor(
     log_odds: Float64[np.ndarray, "*shape"], floor: float
 ) -> Float64[np.ndarray, "*shape"]:
-    """Return how far log-odds lie below a floor, at most 0; 0 of -inf, which stands for none."""
+    """Return how far log-odds are below a floor, at most 0; 0 of -inf, which stands for none."""
     lower = np.where(np.isneginf(log_odds), floor, np.maximum(log_odds, LEAST_LOG_ODDS))
     found: Float64[np.ndarray, "*shape"] = np.minimum(lower - floor, 0)
     return found

@@ -24,7 +24,7 @@ def log_odds_of(
     """Return the calibrated log-odds that labels are right, in nats.
 
     Args:
-        calibration: Of the scorer.
+        calibration: The scorer's calibration.
         values: Its scores; -inf, of a label that it can't score, stays so.
     """
     values = values.astype(np.float64)
@@ -43,7 +43,7 @@ def by_rarity(
     log_odds: Float64[np.ndarray, "*shape"],
     counts: Int64[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
-    """Return the log-odds of labels with so many training documents (see `Calibration`)."""
+    """Return log-odds corrected by the labels' training counts (see `Calibration`)."""
     knots, places = np.log1p(calibration.counts), np.log1p(counts)
     shifts = np.interp(places, knots, calibration.shifts)
     found: Float64[np.ndarray, "*shape"] = (
@@ -66,7 +66,7 @@ def probabilities_of(
     values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"],
     counts: Int64[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
-    """Return the calibrated probabilities of labels with so many training documents."""
+    """Return calibrated probabilities, given the labels' training counts."""
     log_odds = by_rarity(calibration, log_odds_of(calibration, values), counts)
     probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds)
     return probabilities
@@ -75,7 +75,7 @@ def probabilities_of(
 def rises(
     values: Float64[np.ndarray, "*shape"], knots: Sequence[float] | Float64[np.ndarray, knot]
 ) -> Float64[np.ndarray, "*shape piece"]:
-    """Return how far each value lies in each piece of a line with bends at the knots."""
+    """Return how far each value reaches into each piece of a line with bends at the knots."""
     starts, stops = knots, (*knots[1:], np.inf)
     pieces = [np.clip(values, a, b) - a for a, b in zip(starts, stops, strict=True)]
     found: Float64[np.ndarray, "*shape piece"] = np.stack(

@@ -91,7 +91,7 @@ class SparseModel:
         Args:
             labels: The labels.
             weights: The w_l of each, as columns; memory is that of the weights of both models.
-            bias: Of each.
+            bias: Bias of each label.
             dropped: Labels whose rows are left out; None: those of `labels` alone.
         """
         is_kept = ~np.isin(self.labels, labels if dropped is None else dropped)
@@ -134,7 +134,7 @@ class Sums:
 
     Attributes:
         values: In any order of the rows.
-        places: Of each row among them.
+        places: Position of each row in `values`.
     """
 
     values: Float32[np.ndarray, "place covered"]
@@ -154,10 +154,10 @@ class SparseSource:
     Attributes:
         num_queries: Rows of the batch.
         labels: The labels with a classifier, rising.
-        bias: Of each of `labels`; the score is the sum of a row plus this, in float32.
-        weights: Of each of `labels`, by feature, as compiled loops take them.
+        bias: Bias of each of `labels`; the score is the sum of a row plus this, in float32.
+        weights: Weights of each of `labels`, by feature, as compiled loops take them.
         num_threads: Threads that rank many rows at the same time.
-        sums: Of each row; None: they are not made yet, or too many to be kept.
+        sums: Sums of each row; None: they are not made yet, or too many to be kept.
         rows_a_part: That a thread ranks at a time; None: the default of `in_row_parts`.
     """
 
@@ -175,9 +175,9 @@ class SparseSource:
         Args:
             model: The classifiers.
             features: What they score.
-            bias: Of each row, in the place of the model's; None: the model's.
+            bias: Bias of each row instead of the model's; None: the model's.
             num_threads: That rank at the same time, where there are many rows.
-            sums: Of each row, by `all_sums`; None: they are made when they are needed.
+            sums: Sums of each row, by `all_sums`; None: they are made when they are needed.
         """
         self._model = model
         self._features = features
@@ -288,8 +288,8 @@ def best_of_rows(
 
     Args:
         features: What to score.
-        weights: Of every label, by feature.
-        bias: Of every label.
+        weights: Weights of every label, by feature.
+        bias: Bias of every label.
         k: From 1 to the number of labels.
     """
     labels = np.empty((features.shape[0], k), dtype=np.int64)
@@ -320,7 +320,7 @@ def sum_up(
 
     Args:
         features: What to score.
-        weights: Of every label, by feature.
+        weights: Weights of every label, by feature.
         rows: Place of each of these rows among the sums.
         sums: 0 in these places.
     """

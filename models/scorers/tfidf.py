@@ -112,7 +112,7 @@ class TfidfModel:
         Args:
             tokens: The vocabulary in column order; words of titles, which begin with `TITLE`, last.
             idf: Inverse document frequency of each token.
-            languages: Of the texts. Where one is not English, words with the same form
+            languages: The texts' languages. Where one is not English, words with the same form
                 (`longtail.models.scorers.word_forms`) are one token: the shortest of them.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
@@ -199,7 +199,7 @@ class TfidfModel:
         return rows, np.array(num_words, dtype=np.int64).reshape(-1, 2)
 
     def _weighted(self, found: Iterable[Counter[int]]) -> Float32[csr_array, "document feature"]:
-        """Return a row at unit length for each text, by how often each token stands in it."""
+        """Return a row at unit length for each text, by how often each token occurs in it."""
         columns: list[int] = []
         counts: list[int] = []
         ends = [0]
@@ -216,14 +216,14 @@ class TfidfModel:
         return rows
 
     def _title_columns_of(self, text: str) -> Counter[int]:
-        """Return how often each word of a title stands in that of a text."""
+        """Return how often each word of a title occurs in the title of a text."""
         words = tokenize(text[: title_end(text)], self.forms)
         found = Counter(map(self._title_columns.get, words))
         found.pop(None, None)
         return cast(Counter[int], found)
 
     def _columns_of(self, text: str) -> tuple[Counter[int], int, int]:
-        """Return how often each token stands in a text, its words, and those in the vocabulary."""
+        """Return how often each token occurs in a text, its words, and those in the vocabulary."""
         column_of = self._columns.get
         if self.analyzer == CHAR:
             words = words_of(text)
@@ -286,7 +286,7 @@ def with_titles(
     """Return rows with those of their titles, times a weight, both together at unit length.
 
     Args:
-        rows: Of whole texts, at unit length or empty; one without a title keeps its bits.
+        rows: Rows of whole texts, at unit length or empty; one without a title keeps its bits.
         titles: Likewise, in other columns.
         weight: Above 0.
     """

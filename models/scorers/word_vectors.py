@@ -59,11 +59,7 @@ class WordVectors:
     tfidf: TfidfModel
 
     def encode(self, features: Float32[csr_array, "text feature"]) -> ByteVectors:
-        """Return v of texts; zeros for a text without a known word.
-
-        Args:
-            features: Tf-idf of the texts.
-        """
+        """Return v of texts; zeros for a text without a known word."""
         parts = row_parts(features.shape[0], self.words.dim * 64, _BLOCK_NUMBERS)
         return ByteVectors.joined([self._encode(features[part]) for part in parts])
 
@@ -139,7 +135,7 @@ class CosineSource:
 
         Args:
             queries: Vectors of the texts.
-            vectors: Of labels.
+            vectors: Vectors of labels.
             labels: The label of each vector, rising.
             raised: Added to the score of each label; None: nothing.
             num_threads: That search for many texts at the same time.

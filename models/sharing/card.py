@@ -15,10 +15,9 @@ import numpy as np
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.trained_on import PROBES_NAME
+from longtail.models.metrics import shown_in
 
 _BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
-_MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
-_BAND_MEASURES = ("R@10", "macro-F1@5", "PSP@5")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|&!~]")
 _CARD = """\
@@ -75,7 +74,7 @@ def model_card(
         bundle: The bundle.
         keeping: Scorers whose models hold the words of training documents.
         fitted: Sentences about its fitted parts.
-        name: Of the model.
+        name: The model's name.
         data: What it was trained on.
         licence: An SPDX identifier in lower case, such as "cc-by-4.0".
         source: What `longtail pull` is given.
@@ -100,22 +99,23 @@ def model_card(
 
 def _quality(bundle: Bundle) -> str:
     manifest, counts = bundle.manifest, bundle.catalogue.training_counts
+    measures, by_band = shown_in("card"), shown_in("card, bands")
     dev = manifest.metrics.get("dev")
     scorers = {} if not isinstance(dev, dict) else dev
     scorers = {name: x for name, x in scorers.items() if isinstance(x, dict) and x.get("all")}
     shown: Any = scorers.get(manifest.default_scorer) or next(iter(scorers.values()), {})
     bands = [
         (name, f"{np.count_nonzero((low <= counts) & (counts <= high)):,}",
-         *_cells(shown.get(name), _BAND_MEASURES))
+         *_cells(shown.get(name), by_band))
         for name, low, high in _BANDS
     ]  # fmt: skip
-    rows = [(_quoted(name), *_cells(found["all"], _MEASURES)) for name, found in scorers.items()]
+    rows = [(_quoted(name), *_cells(found["all"], measures)) for name, found in scorers.items()]
     return (
         f"On {manifest.chosen_on}, in percent, which the model was chosen on; then the default "
         "scorer by how many training documents a label has:\n\n"
-        + _table(("scorer", *_MEASURES), rows)
+        + _table(("scorer", *measures), rows)
         + "\n\n"
-        + _table(("training documents", "labels", *_BAND_MEASURES), bands)
+        + _table(("training documents", "labels", *by_band), bands)
     )
 
 

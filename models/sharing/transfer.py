@@ -46,7 +46,7 @@ def push(bundle: Bundle, uri: str, card: str, *, replace: bool) -> bool:
 
     Args:
         bundle: Opened, so it is whole.
-        uri: Of a `Place`.
+        uri: URI of a `Place`.
         card: In Markdown.
         replace: Whether another bundle may be replaced there.
     """
@@ -81,7 +81,7 @@ def pull(
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
 
     Args:
-        uri: Of a `Place`.
+        uri: URI of a `Place`.
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
@@ -202,7 +202,7 @@ class FoundModel(NamedTuple):
     """A model of which only the manifest was read.
 
     Attributes:
-        manifest: Of the bundle.
+        manifest: The bundle's manifest.
         version: Its number in the registry; None: the address is that of a bundle.
         open: Verifies and opens the bundle. One that is elsewhere is first copied to the cache
             (`longtail` in XDG_CACHE_HOME, or in ~/.cache), by one process of the machine.

@@ -43,7 +43,7 @@ class VocabularyInspection:
         num_deprecated: Deprecated ones.
         num_notations: Concepts with a notation.
         languages: By language, the most frequent of preferred names first.
-        hierarchy: Of broader and narrower concepts.
+        hierarchy: Broader and narrower concepts.
         equal_names: Preferred names that several concepts have in one language: the language, the
             name and their ids, the first `MAX_EXAMPLES`.
         num_equal_names: How many there are.
@@ -161,8 +161,8 @@ class Hierarchy:
     """The shape of a vocabulary.
 
     Attributes:
-        num_levels: Of the longest of all shortest ways down from a concept without a broader one;
-            1 where there are no relations, 0 where all are in circles.
+        num_levels: Length of the longest of all shortest ways down from a concept without a broader
+            one; 1 where there are no relations, 0 where all are in circles.
         num_top: Concepts that have narrower ones and no broader one.
         num_alone: Concepts that have neither.
         cycles: The concepts of each circle of broader concepts, as ids.

@@ -179,7 +179,7 @@ def _sorted(texts: _Texts | None) -> Mapping[str, tuple[str, ...]]:
 
 
 MAX_PROBLEMS: Final = 20
-"""Lines that a message lists, unless told otherwise."""
+"""Lines that a message lists, by default."""
 SUFFIXES: Final = (*FORMS, ".tsv")
 """Ends of the names of files that are vocabularies, before `.gz`."""
 

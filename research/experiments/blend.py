@@ -1,7 +1,7 @@
 """What each part of the blend without an encoder is worth: it is left out, all else stays.
 
 Everything is fitted on the training documents but those that are held out where the corpus has no
-dev split, and nothing is fitted again on all of them, so that the blends can be fitted anew.
+dev split. The final fit on all of them is left out, so that the blends can be fitted again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import DataError
 from longtail.models.lexical.matcher import FEATURES, Matches
 from longtail.models.lexical.name_model import NameModel
+from longtail.models.metrics import inverse_propensities, join_truth
 from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
@@ -35,10 +36,8 @@ from longtail.training.calibration.unseen import pairs_without_documents
 from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.held_out import with_held_out_dev
-from longtail.training.data.survey import survey
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from longtail.training.evaluation.metrics import inverse_propensities, join_truth
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.pipeline.encoder_free import fit_encoder_free
 from research.experiments.findings import Finding, findings_record, run_tests
@@ -124,10 +123,10 @@ class Fitted:
     """What blends are made of, for one seed and way of scoring names.
 
     Attributes:
-        predictor: Of the scorers, without a blend.
-        pairs: Of the dev split.
+        predictor: The scorers' predictor, without a blend.
+        pairs: Pairs of the dev split.
         unseen: Some of them, as if their labels had no training document.
-        calibrations: Of each scorer.
+        calibrations: Calibration of each scorer.
         measured: The documents that are measured on.
     """
 
@@ -167,12 +166,11 @@ def blend_experiment(
         folder: For what is fitted.
     """
     names = choose_settings(SETTINGS, settings)
-    corpus: Dataset | None = dataset
-    if "dev" not in dataset.split_names:
-        corpus = with_held_out_dev(dataset, _CHOSEN_HELD_OUT)
-    if corpus is None:
+    documents = TrainingDocuments.read(dataset, _CHOSEN_HELD_OUT)
+    if documents.dev is None:
         raise DataError(f"{dataset.folder}: no dev split, and too few documents to hold one out")
-    fit = fitting(corpus, split, folder)
+    corpus = documents.corpus.with_splits({"train": documents.train, "dev": documents.dev})
+    fit = fitting(documents, corpus, split, folder)
     kept = KeptDraws(folder / "draws", text_groups(corpus, split))
 
     def run(store: TrialStore, device: str) -> Found:
@@ -193,15 +191,16 @@ def text_groups(corpus: Dataset, split: str) -> Int64[np.ndarray, document]:
     return np.array([numbers.setdefault(each, len(numbers)) for each in digests], dtype=np.int64)
 
 
-def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], Fitted]:
+def fitting(
+    documents: TrainingDocuments, corpus: Dataset, split: str, folder: Path
+) -> Callable[[int, bool], Fitted]:
     """Return what fits the scorers of a seed, and keeps the last ones."""
 
     @lru_cache(maxsize=1)
     def parts_of(seed: int) -> ModelParts:
         scorers = (SPARSE, NAMES, NEIGHBOURS, ENSEMBLE)
         config = TrainingConfig.model_validate({"seed": seed, "scorers": scorers})
-        share = survey(corpus.split("train"), 0).unspaced_share
-        found = fit_encoder_free(corpus, config, share, folder / f"seed-{seed}")
+        found = fit_encoder_free(documents, config, folder / f"seed-{seed}")
         return ModelParts(found.catalogue, found.sparse, None, found.models)
 
     @lru_cache(maxsize=2)
@@ -215,11 +214,10 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
         predictor = Predictor(parts)
         truth = corpus.split("dev").scan().labels
         collector = PairCollector(predictor, truth)
-        dev = list(collector.watch(split_batches(predictor, corpus, "dev", truth.shape[0])))
+        dev = list(collector.watch(split_batches(predictor, corpus.split("dev"), "dev")))
         measured = dev
         if split != "dev":
-            num_documents = corpus.split(split).scan().labels.shape[0]
-            measured = list(split_batches(predictor, corpus, split, num_documents))
+            measured = list(split_batches(predictor, corpus.split(split), split))
         pairs = collector.pairs
         curves = {name: fit_calibration(*pairs.of(name)) for name in predictor.scorers.names}
         known = {name: curve for name, curve in curves.items() if curve is not None}

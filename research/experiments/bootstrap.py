@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float64, Int64
 from scipy import stats
 
 from longtail.models.errors import DataError
-from longtail.training.evaluation.metrics import RankedEvaluation, document_values_at
+from longtail.models.metrics import RankedEvaluation, document_values_at
 
 NUM_DRAWS = 1000
 _TAIL = 2.5
@@ -30,7 +30,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure and where it lies with a probability of 95 %.
+    """A figure and its 95 % interval.
 
     Attributes:
         value: The mean over the seeds, on all documents as they are.
@@ -69,8 +69,8 @@ class Draws:
         Args:
             groups: Documents of one number, such as those of one text, are drawn together.
             num_seeds: With one, only documents are drawn.
-            num_draws: So many.
-            seed: Of the drawing.
+            num_draws: Number of draws.
+            seed: Seed of the draws.
         """
         rng = np.random.default_rng(seed)
         _, members = np.unique(groups, return_inverse=True)
@@ -95,12 +95,13 @@ def measured_on(
     """Return metrics of a ranking on every draw: the mean over the seeds that were drawn.
 
     Args:
-        draws: Of the documents and seeds; the first entry of each metric is that of the sample.
+        draws: Draws of the documents and seeds; the first entry of each metric is that of the
+            sample.
         by_seed: The ranking of each seed beside the truth; it is one truth.
         weights: Inverse propensities.
         subsets: Labels for which R@`recall_k` is returned too, by name.
-        k: Of P, nDCG and PSP.
-        recall_k: Of R.
+        k: k of P, nDCG and PSP.
+        recall_k: k of R.
     """
     if len(by_seed) != draws.seeds.shape[1]:
         raise DataError(f"bootstrap: {len(by_seed)} rankings for {draws.seeds.shape[1]} seeds")

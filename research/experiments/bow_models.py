@@ -175,7 +175,7 @@ class Learning:
             random pair of each document an epoch.
         batch_size: Pairs a step.
         epochs: Passes over the training documents.
-        learning_rate: Of `RowAdagrad`.
+        learning_rate: Learning rate of `RowAdagrad`.
     """
 
     objective: Objective

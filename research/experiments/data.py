@@ -113,7 +113,7 @@ def thirds(counts: Int64[np.ndarray, label]) -> Mapping[str, Bool[np.ndarray, la
     """Return which labels are Head, Torso, Tail, and Full: all.
 
     Rawat et al. 2021, section 5.2: divided by the 33% and 66% quantiles of the frequencies of the
-    labels, each label counting once. Head lies above both, Tail is not above the lower one; labels
+    labels, each label counting once. Head is above both, Tail is not above the lower one; labels
     of one frequency are never divided, so the parts are as even as ties allow.
     """
     middle, high = np.quantile(counts, [_MIDDLE, _HIGH])
@@ -137,7 +137,7 @@ def _hashes(
     """Return a number below 2^32 of each document, the same for equal features.
 
     Args:
-        features: Of the documents.
+        features: The documents' features.
         place: Which four bytes of the digest; others are another number.
     """
     hashes = np.empty(features.shape[0], dtype=np.int64)

@@ -86,7 +86,7 @@ def run_tests(found: Found, findings: Iterable[Finding]) -> list[Tested]:
 
     Args:
         found: Estimates by task, setting and figure.
-        findings: Of one table, in the order wanted; they are corrected for their number.
+        findings: Findings of one table, in the order wanted; they are corrected for their number.
     """
     pairs = [
         (finding, advantages)
@@ -195,7 +195,7 @@ def findings_as_record(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Return findings as a table of a record, as the page of claims reads them.
 
     Args:
-        rows: Of each the finding, the figure that it is tested by, what is better and than what,
+        rows: For each, the finding, the figure that it is tested by, what is better and than what,
             its advantage in points of percent, the number of seeds, p, p corrected, and a verdict.
     """
     columns = [

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from safetensors.numpy import load_file
 
-from longtail.training.evaluation.metrics import RankedEvaluation
+from longtail.models.metrics import RankedEvaluation
 from longtail.training.evaluation.significance import holm
 from longtail.training.runtime.kept import save_arrays
 from research.experiments.bootstrap import Draws, interval_of, measured_on, two_sided_p
@@ -27,7 +27,7 @@ class KeptDraws:
 
     Attributes:
         folder: For the files.
-        groups: Of the documents; those of one text have one number, and are drawn together.
+        groups: The documents' groups; those of one text have one number, and are drawn together.
     """
 
     folder: Path

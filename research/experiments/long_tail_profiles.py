@@ -28,7 +28,7 @@ class ProfileShape:
     Attributes:
         kind: "EXP" falls by a constant factor from class to class; "STEP" keeps half of the
             classes whole and cuts the other half.
-        num_classes: Of the commonest classes, at most.
+        num_classes: Number of the commonest classes, at most.
         imbalance: The largest class over the smallest.
     """
 
@@ -58,7 +58,7 @@ def make_profile(
 
     Args:
         data: The corpus.
-        shape: Of the profile.
+        shape: The profile's shape.
         rng: Chooses the rare classes, and the documents that stay.
     """
     counts = data.counts

@@ -17,10 +17,10 @@ import typer
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
+from longtail.models.metrics import join_truth, precision_at, recall_at
 from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.runtime.distributed import forked_random
@@ -75,8 +75,8 @@ class NegativeMiningPlan:
         ranks: k of Table 2; those below B are run.
         curve_ranks: k of the curve, beside plain negative sampling.
         batch_size: Documents a step; they share the sampled labels.
-        width: Of both layers and of the label vectors.
-        learning_rates: Of `RowAdagrad`; of several, each setting has its best.
+        width: Width of both layers and of the label vectors.
+        learning_rates: Learning rates of `RowAdagrad`; of several, each setting has its best.
         losses: Form and phi of the ordered losses; the curve has the first.
         has_curve: Whether other B are run than that of Table 2.
     """
@@ -210,7 +210,7 @@ def run_negative_mining(
         data: The corpus.
         plan: How to train.
         trial: One of the plan's.
-        learning_rate: Of `RowAdagrad`.
+        learning_rate: Learning rate of `RowAdagrad`.
         device: Where to train.
     """
     config = learning_config(trial)

@@ -41,7 +41,7 @@ def run_with_rates(
     """Run the trials that the store lacks, each with the rate of its setting.
 
     Args:
-        store: Where trials are kept; those of the search lie in a folder in its folder.
+        store: Where trials are kept; those of the search are in a folder in its folder.
         trials: In the order of the report.
         rates: To choose from; a single one is taken as it is.
         run: How.

@@ -47,7 +47,7 @@ class Experiment:
     """What differs from one experiment to another.
 
     Attributes:
-        name: Of its command.
+        name: Name of its command.
         dataset: The corpus; None for a made-up problem.
         split: What is measured on.
         num_seeds: Seeds 0 to this number less one.
@@ -78,7 +78,7 @@ def run_experiment(
         make: Returns the experiment; called when the folder is held.
         output: Folder of the experiment.
         data: Folder of the corpus, if there is one.
-        json_file: Of the record (see `longtail.training.evaluation.record.deliver`).
+        json_file: JSON file of the record (see `longtail.training.evaluation.record.deliver`).
     """
     inputs = [] if data is None else find_files(data).paths
     check_record_file(json_file, inputs=inputs, overwrite=True)  # as the files in the folder are

@@ -19,16 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.options import JsonOption
-from longtail.training.configuration.learning import LearningConfig
-from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,
     precision_at,
     propensity_scored_precision_at,
 )
+from longtail.training.commands.options import JsonOption
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.runtime.distributed import forked_random
@@ -106,9 +106,9 @@ class SamplingBiasPlan:
         num_negatives: m for the corpus; a batch has one pair more, so that all have as many. None:
             256, or one less than the labels where those are fewer.
         num_profile_negatives: m for a profile, or one less than its classes where those are fewer.
-        width: Of the hidden layer.
-        learning_rates: Of `RowAdagrad`; of several, each setting has its best. Empty: that of the
-            loss, the same for all.
+        width: Width of the hidden layer.
+        learning_rates: Learning rates of `RowAdagrad`; of several, each setting has its best.
+            Empty: that of the loss, the same for all.
         loss: The softmax, or the contrastive loss of cosines.
         tasks: Those to run, some of `TASKS`.
     """
@@ -216,7 +216,7 @@ def learning_config(setting: str, num_negatives: int, loss: Loss = "softmax") ->
     Args:
         setting: One of `SETTINGS`.
         num_negatives: m where q does not settle it; drawn once for a batch.
-        loss: Of a pair and its negatives. The contrastive one is the decoupled loss with
+        loss: Loss of a pair and its negatives. The contrastive one is the decoupled loss with
             phi(z) = (1 - z)^2 and varphi(z) = max(z, 0)^2 of cosines, margin 0 (section 5.1).
     """
     negatives: dict[str, Any] = {"exclude": "positive"}
@@ -240,7 +240,7 @@ def run_sampling_bias(
         data: The corpus.
         plan: How to train.
         trial: Its task is one of `TASKS`, its setting one of `SETTINGS`.
-        learning_rate: Of `RowAdagrad`.
+        learning_rate: Learning rate of `RowAdagrad`.
         device: Where to train.
     """
     train_and_rank = partial(

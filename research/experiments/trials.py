@@ -1,6 +1,6 @@
 """Trials of an experiment, each kept when it is done, so that an interrupted one resumes.
 
-A *trial* is one setting of one task with one seed; its figures lie in a small JSON file under
+A *trial* is one setting of one task with one seed; its figures are in a small JSON file under
 `trials`. What is reported are all trials that the folder holds, as mean and standard error over
 the seeds.
 """
@@ -35,7 +35,7 @@ class Trial:
     Attributes:
         task: What is learned.
         setting: How.
-        seed: Of everything random in it.
+        seed: Seed of everything random in it.
     """
 
     task: str
@@ -54,7 +54,7 @@ class Estimate:
 
     Attributes:
         values: One of each seed.
-        seeds: Of the values, rising; by default 0 to their number less one.
+        seeds: The values' seeds, rising; by default 0 to their number less one.
     """
 
     values: tuple[float, ...]
@@ -151,7 +151,7 @@ class TrialStore:
     """The trials of an experiment in its folder, which is claimed by the first that is kept.
 
     Attributes:
-        folder: Of the experiment.
+        folder: The experiment's folder.
         configuration: What decides the figures of a trial; as JSON has it.
     """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
 
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.corpus.columns import CorpusOptions
-    from longtail.models.corpus.raw import DocumentSource
+    from longtail.models.corpus.forms import DocumentSource
     from longtail.service.engine.queries import LabelSets
     from longtail.service.wire.lines import Tally
 
@@ -204,7 +204,6 @@ def _answer_lines(asked: _Asked) -> Tally:
 
 def _answer_parquet(asked: _Asked) -> Tally:
     from longtail.models.corpus.documents import columns_of
-    from longtail.models.corpus.forms import PARQUET
     from longtail.models.files.outputs import check_output_file
     from longtail.models.interface.arrow import ArrowPredictor
     from longtail.service.offline.parquet import predict_parquet
@@ -212,7 +211,7 @@ def _answer_parquet(asked: _Asked) -> Tally:
     if lacking := {"explain", "schemes"} & asked.defaults.keys():
         raise ConfigError(f"--{min(lacking)}: Parquet has no column for it; write .jsonl")
     documents = asked.documents()
-    if documents.form is not PARQUET:
+    if documents.paths[0].suffix.lower() != ".parquet":
         raise ConfigError(
             f"--output {str(asked.target)!r}: only the answers to a Parquet file are written as "
             f"Parquet, and --input {str(asked.source)!r} is not one; write .jsonl or .csv"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from longtail.models.bundle.registry import Registry
 
 
-_SHOWN_METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10")
 _ALL_LABELS = "all"
 Rows = list[tuple[str, ...]]
 
@@ -50,12 +49,14 @@ def metric_rows(manifest: Manifest) -> Rows:
 
     Empty without them.
     """
+    from longtail.models.metrics import shown_in
+
     measured = {
         scorer: values
         for scorer, subsets in manifest.metrics.get("dev", {}).items()
         if isinstance(subsets, dict) and (values := subsets.get(_ALL_LABELS))
     }
-    names = [x for x in _SHOWN_METRICS if any(x in values for values in measured.values())]
+    names = [x for x in shown_in("registry") if any(x in values for values in measured.values())]
     if not names:
         return []
     rows: Rows = [(f"{manifest.chosen_on.removeprefix('the ').upper()}, %", *names)]

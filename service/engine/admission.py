@@ -1,8 +1,8 @@
 """Who may wait: bounds on unfinished work, in tokens and in time, of all clients and of each.
 
 One rule for all work: what finds no room is refused before any of it is done. A single request is
-refused at once, before its body is read where that can be told (`reserve`); a line of a batch waits
-for room instead. Belongs to one event loop; only `note_speed` may be called from elsewhere.
+refused at once, if possible before its body is read (`reserve`); a line of a batch waits for room
+instead. Belongs to one event loop; only `note_speed` may be called from elsewhere.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Seconds:
 
     Attributes:
         queue: Until the first of its texts was computed; tokenising is part of it.
-        compute: Of the batches that its texts were in, which may have held others' too.
+        compute: Time of the batches that its texts were in, which may have held others' too.
     """
 
     queue: float = 0.0
@@ -165,7 +165,7 @@ def jobs_of(items: Iterable[Item]) -> list[Job]:
 _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""
 _WINDOW = 4
-"""Texts are batched by length from among the oldest ones: so many batches' worth of them."""
+"""Texts are batched by length from among the oldest ones; this is their number in batches."""
 BATCH_COST = 40
 """What a batch costs beside its tokens, in tokens: hundred steps on few rows, and Python."""
 _TOO_LATE = (
@@ -193,7 +193,7 @@ class WorkQueue:
                 None: as the model's predictor says.
             speed: Tells the tokens a second of one worker, `BATCH_COST` among them; None: unknown.
             is_helped: Tells whether threads beside the first one are to take batches.
-            clock: Of jobs' deadlines, in seconds.
+            clock: Clock of jobs' deadlines, in seconds.
         """
         self._is_helped = is_helped
         self._num_helpers = 0
@@ -403,7 +403,7 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
     Args:
         items: At least one text; those that go first in front.
         max_tokens: Most that they may cost together; the first is taken in any case.
-        padding_cost: Of a token of padding, in tokens of text.
+        padding_cost: Cost of a token of padding, in tokens of text.
     """
     order = sorted(range(len(items)), key=lambda i: items[i].tokens)  # ties by age
     first = order.index(0)

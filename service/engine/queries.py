@@ -32,7 +32,7 @@ class LabelSets:
         """Read all files.
 
         Args:
-            folder: Where they lie; None: there are no sets.
+            folder: Where they are; None: there are no sets.
         """
         self._folder = folder
         self._files: dict[str, ReloadingFile[LabelSet]] = {}

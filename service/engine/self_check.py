@@ -22,14 +22,13 @@ logger = logging.getLogger(__name__)
 _NUM_FAILURES = 3
 """Self-checks that fail one after the other before the service is not ready."""
 _PAUSE_S = 0.1
-"""Between these, and between attempts that find the queue full."""
+"""Pause between these, and between attempts that find the queue full."""
 _PAUSE_UNREADY_S = 1.0
-"""Between self-checks while the service is not ready."""
+"""Pause between self-checks while the service is not ready."""
 _REST_S = 1.0
-"""After a self-check that was answered, in which failures start no other one: so they cost little,
-however many requests fail."""
+"""Cool-down after a successful self-check; failures in it do not start another."""
 _STILL_S = 5.0
-"""Without any answer while work waits, after which a look at readiness starts a self-check."""
+"""Time without an answer while work waits after which a look at readiness starts a self-check."""
 
 
 class SelfCheck:

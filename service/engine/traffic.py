@@ -22,7 +22,7 @@ from functools import partial
 from longtail.service.errors import QueueFullError
 
 _MEMORY_S = 2.0
-"""After which what has come counts 1/e: long enough for some dozens of requests."""
+"""Time constant of the exponential decay, in seconds: long enough for some dozens of requests."""
 _SURPLUS = 1.1
 """Speed over the traffic that is to be borne: at 1, waiting work would never become less."""
 
@@ -128,7 +128,7 @@ class Shares:
         return self._taken_by.get(_CLIENT.get(), 0)
 
     def ahead(self, amount: int) -> int:
-        """Return what goes before so much more of the client of the request at hand.
+        """Return the work queued ahead of `amount` more tokens from the current client.
 
         As clients take turns, that is as much of each client as this one has, and at most all that
         is taken.
@@ -138,11 +138,11 @@ class Shares:
         return min(self.taken, num_clients * (own + amount))
 
     def has_room(self, amount: int) -> bool:
-        """Whether there is so much room."""
+        """Whether `amount` fits."""
         return self.taken + amount <= self.size
 
     def is_fair(self, amount: int) -> bool:
-        """Whether the client of the request at hand may take so much besides what it holds."""
+        """Whether the client of the request at hand may take `amount` besides what it holds."""
         return self.taken_by_client + amount <= GREED * (self.size - self.taken)
 
     def take(self, amount: int, turn: float = -math.inf) -> Callable[[], None]:

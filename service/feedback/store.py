@@ -1,7 +1,7 @@
 """The store of feedback: records that are appended to a file of SQLite.
 
-What is acknowledged is on the disk. Ids are taken once, whoever writes at the same time; of a
-deleted entry nothing but its id is left.
+What is acknowledged is on the disk. Ids are taken once, even by concurrent writers; of a deleted
+entry nothing but its id is left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Record:
 
     Attributes:
         sequence: Rises with every record that is written.
-        id: Of the entry.
+        id: The entry's id.
         content: The fields of the entry; of a deleted one `deleted_at` alone.
     """
 
@@ -48,7 +48,7 @@ class Receipt:
     """What became of an entry.
 
     Attributes:
-        id: Of the entry.
+        id: The entry's id.
         is_new: Whether it was stored now, and not before.
     """
 
@@ -76,7 +76,7 @@ class FeedbackStore:
         """Name a store.
 
         Args:
-            folder: Of an SQLite database; what is not there is made when it is needed.
+            folder: Folder of an SQLite database; what is not there is made when it is needed.
             max_bytes: Most bytes of the database; None: as many as the disk has.
             wait_s: Seconds to wait for other processes.
             must_exist: Whether a store that is not there is an error, and not made.

@@ -158,7 +158,7 @@ class Meant:
 
     Attributes:
         version: Its number.
-        digest: Of its bundle.
+        digest: Digest of its bundle.
         catalogue: Its labels.
     """
 

@@ -96,7 +96,7 @@ def final_status(scope: Scope, status: int) -> int:
     """Return the status that a request is logged and counted with.
 
     Args:
-        scope: Of the request.
+        scope: The request's ASGI scope.
         status: With which its answer began.
     """
     return CLIENT_GONE_STATUS if scope.get("state", {}).get(_IS_CLIENT_GONE) else status

@@ -115,7 +115,7 @@ class LoadShedding:
 
         Args:
             service: Whose queue counts.
-            routes: Of which those that take a POST ask for work.
+            routes: The routes; those that take a POST ask for work.
         """
         self._service = service
         self._routes = [

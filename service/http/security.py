@@ -107,7 +107,7 @@ def client_of(scope: Scope, keys: KeyRing) -> str:
     """Return whose request this is: the name of its key, or else the network that it came from.
 
     Args:
-        scope: Of the request.
+        scope: The request's ASGI scope.
         keys: Those of all routes but the admin routes; where none is required, none counts.
     """
     if keys.is_configured:
@@ -165,7 +165,7 @@ def below_root(scope: Scope, root: str) -> Response | None:
     documents then name paths as clients must ask for them; health checks ask without the prefix.
 
     Args:
-        scope: Of the request; changed in place, as error handlers see it too.
+        scope: The request's ASGI scope; changed in place, as error handlers see it too.
         root: The prefix: not empty, and without a slash at its end.
 
     Returns:

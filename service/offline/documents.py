@@ -21,8 +21,7 @@ from longtail.models.corpus.columns import (
     as_trained,
 )
 from longtail.models.corpus.documents import line_columns, names_in, recognised, rows_of
-from longtail.models.corpus.forms import FULL_TEXT, JSON_LINES, PLAIN_TEXT, TSV
-from longtail.models.corpus.raw import DocumentSource
+from longtail.models.corpus.forms import DocumentSource
 from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.rows import check_encoding
 from longtail.models.files.text_files import MAX_LINE_BYTES, BadLine, LongLineError, bounded_lines
@@ -47,8 +46,9 @@ def check_source(source: DocumentSource) -> list[str]:
     if source.form.is_text:
         check_encoding(path, bounded_lines(path, MAX_LINE_BYTES))
     with suppress(LongLineError):  # of JSON lines that one alone is refused
-        names = {name.lower() for name in names_in(source) or ()}
-        has_labels = not _LABEL_FIELDS.isdisjoint(names) or (source.form is TSV and not names)
+        names = names_in(source)
+        is_short_text = source.form.is_csv and names is None
+        has_labels = is_short_text or not _LABEL_FIELDS.isdisjoint(map(str.lower, names or ()))
         left_out = ["The documents have labels, which are left out."] if has_labels else []
         return left_out + [f"{source.place}: {remark}" for remark in recognised(source)]
     return []
@@ -77,35 +77,31 @@ def documents_of(
     """Yield the documents in order; a blank line is none, but in plain text one without a text.
 
     Args:
-        source: Where they lie.
+        source: Where they are.
         max_bytes: Most bytes of a line, or of a text in a file of its own.
-        progress: Called with the bytes of the files, as they lie on disk, that were read since.
+        progress: Called with the bytes of the files, as they are on disk, that were read since.
     """
-    if source.form in (JSON_LINES, PLAIN_TEXT):
+    if source.form.line is not None:
         for line in bounded_lines(source.paths[0], max_bytes, progress):
-            content = line and line.removesuffix(b"\n")
-            if source.form is PLAIN_TEXT and content is not None:
-                # What is not UTF-8 becomes halves of surrogate pairs, which its answer refuses.
-                yield {"text": content.removesuffix(b"\r").decode(errors="surrogateescape")}
-            elif content is None or content.strip():
-                yield content
+            if line is None:
+                yield None
+            elif document := source.form.line(line.removesuffix(b"\n")):
+                yield document
         return
     for path in source.paths:
-        yield from _documents_in(replace(source, paths=(path,)), max_bytes, progress)
+        yield from _documents_in(replace(source, paths=(path,), progress=progress), max_bytes)
 
 
-def _documents_in(
-    source: DocumentSource, max_bytes: int, progress: Callable[[int], object]
-) -> Iterator[Document]:
+def _documents_in(source: DocumentSource, max_bytes: int) -> Iterator[Document]:
     name, size = source.paths[0].name, source.paths[0].stat().st_size
-    if source.form is FULL_TEXT and size > max_bytes:
+    if source.form.document_suffix and size > max_bytes:
         yield BadLine(1, f"{name} has {size} bytes, expected at most {max_bytes}; divide it")
     else:
-        columns, rows = rows_of(source, progress)
+        columns, rows = rows_of(source)
         for _, fields in rows:
             yield fields if isinstance(fields, BadLine) else _question(fields, columns)
     if not source.form.is_text:
-        progress(size)
+        source.progress(size)
 
 
 def as_question(options: CorpusOptions, content: Mapping[str, Any]) -> dict[str, Any]:

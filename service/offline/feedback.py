@@ -94,7 +94,7 @@ def import_feedback(
         path: Entries as `POST /v1/feedback` takes them, or lines of an export, which keep their
             time, name and version and whose labels are not looked up again.
         store: Where to.
-        versions: Of the models whose labels are looked up.
+        versions: Models whose labels are looked up.
         keeps_text: Whether texts are stored.
     """
     _check_all(path, versions)

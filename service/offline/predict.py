@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.corpus.raw import DocumentSource
+from longtail.models.corpus.forms import DocumentSource
 from longtail.models.errors import (
     BundleNotFoundError,
     ConfigError,

@@ -24,8 +24,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from longtail.models.corpus.documents import is_table, table_of
-from longtail.models.corpus.raw import DocumentSource
+from longtail.models.corpus.documents import names_in
+from longtail.models.corpus.forms import DocumentSource
+from longtail.models.corpus.line_forms import table_of
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.rows import CsvTable
 from longtail.models.files.text_files import BadLine, lines
@@ -60,7 +61,7 @@ def check_form(source: DocumentSource, target: Path, *, has_explanations: bool) 
         return
     if has_explanations:
         raise ConfigError(f"{where}: a table has no room for --explain; write .jsonl")
-    if is_table(source) and not source.paths[0].is_file():
+    if source.form.is_csv and not source.paths[0].is_file():
         raise ConfigError(f"{where}: a pipe can't be read again for its rows; write .jsonl")
 
 
@@ -85,7 +86,7 @@ def write_table(
     """
     added = (*ADDED, ACCEPTED) if has_accepted else ADDED
     out.write(codecs.BOM_UTF8)
-    if not is_table(source):
+    if not source.form.is_csv or names_in(source) is None:
         delimiter = "\t" if form_of(target) == ".tsv" else ","
         found = (json.loads(line) for line in answers)
         rows = (

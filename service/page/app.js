@@ -29,7 +29,7 @@ async function look() {
     isReady = found.models.some((model) => model.default);
     if (isReady) hideNotice();
     else showNotice(notReady(found));
-    // Settings are filled anew only where something has changed, so that no open choice closes.
+    // Settings are filled again only where something has changed, so that no open choice closes.
     if (JSON.stringify(found) !== told) {
       told = JSON.stringify(found);
       showModels(found);

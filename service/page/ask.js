@@ -174,7 +174,7 @@ export class AskView {
     setTimeout(() => (find("link-copy").textContent = "Link"), COPIED_MS);
   }
 
-  /** Ask the question of an address; what this model lacks is told. */
+  /** Ask the question of an address; what this model lacks is shown. */
   restore(question) {
     this.linked = question;
     if (this.panels[0].model) this.followLink();
@@ -191,7 +191,7 @@ export class AskView {
     this.ask();
   }
 
-  /** Take what GET /v1/models told. */
+  /** Take what GET /v1/models says. */
   useModels(models) {
     this.models = models;
     this.limits = models.limits;

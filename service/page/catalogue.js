@@ -33,7 +33,7 @@ export class CatalogueView {
     this.markShown();
   }
 
-  /** Take what GET /v1/models told. */
+  /** Take what GET /v1/models says. */
   useModels({ models }) {
     const model = models.find((each) => each.default);
     find("tree-open").hidden = !model?.has_hierarchy;

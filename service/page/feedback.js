@@ -69,7 +69,7 @@ export class Review {
     });
   }
 
-  /** Take what GET /v1/models told of feedback. */
+  /** Take what GET /v1/models says of feedback. */
   use({ enabled, keeps_texts: keepsTexts }) {
     this.isOn = enabled;
     this.kept.textContent = keepsTexts ? "The service keeps the text." : "The service does not keep the text, only its SHA-256.";

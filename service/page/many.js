@@ -26,7 +26,7 @@ export class ManyView {
     find("many-download").addEventListener("click", () => download(`${this.name}.labels.csv`, "text/csv", taggedCsv(this.table, this.answers)));
   }
 
-  /** Take what GET /v1/models told. */
+  /** Take what GET /v1/models says. */
   useModels({ models, limits }) {
     this.model = models.find((model) => model.default);
     this.limits = limits;

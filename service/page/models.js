@@ -10,7 +10,7 @@ const MEASURES = [
 ];
 const STATES = { "not-loaded": "not loaded" };
 
-/** Show what GET /v1/models told. */
+/** Show what GET /v1/models says. */
 export function showModels({ models, problem }) {
   const cards = models.toReversed().map(card);
   if (problem) cards.unshift(element("p", { class: "problem" }, problem));

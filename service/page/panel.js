@@ -62,7 +62,7 @@ export class Panel {
     this.root.setAttribute("aria-label", title);
   }
 
-  /** Take what GET /v1/models told; what was chosen stays chosen where it can. */
+  /** Take what GET /v1/models says; what was chosen stays chosen where it can. */
   useModels({ models, limits, feedback }) {
     this.review?.use(feedback);
     const loaded = models.filter((model) => model.loaded);

@@ -28,7 +28,7 @@ function readJsonLines(text) {
       if (typeof record === "string") return { text: record };
       if (record && typeof record === "object" && !Array.isArray(record)) return record;
     } catch {
-      // told below
+      // shown below
     }
     throw new Error(`Line ${index + 1} is no JSON object; expected one a line.`);
   });

@@ -137,7 +137,7 @@ def prepare_process(num_threads: int | None) -> None:
     What the environment says wins.
 
     Args:
-        num_threads: Of each library; None: as they choose.
+        num_threads: Threads of each library; None: as they choose.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     collect_rarely()
@@ -183,10 +183,11 @@ class ComputeSetup:
         """Take the requested numbers of threads.
 
         Args:
-            num_threads: Of each library, in all compute threads together; None: as they choose.
+            num_threads: Threads of each library, in all compute threads together; None: as they
+                choose.
             num_workers: Compute threads; None: one for each of these threads, up to 4.
             device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
-            niceness: Of the compute threads, beyond that of the process.
+            niceness: Niceness of the compute threads, beyond that of the process.
         """
         self._niceness = niceness
         self.libraries: ComputeLibraries | None = None
@@ -244,7 +245,7 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
     OpenMP keeps the number for each thread that calls it, so it must be set here once more.
 
     Args:
-        num_threads: Of PyTorch, and of FAISS where it is installed, in all compute threads
+        num_threads: Threads of PyTorch, and of FAISS where it is installed, in all compute threads
             together; None: what PyTorch chooses, for both.
         num_workers: Compute threads.
     """

@@ -42,8 +42,9 @@ def summaries_of(
 
     Args:
         predictor: The model.
-        rows: Of the labels in its catalogue.
-        language: Of the names; None, or one that a label has no name in: that of the model.
+        rows: Rows of the labels in its catalogue.
+        language: Language of the names; without it, or where a label has no name in it, the
+            model's.
     """
     hierarchy = predictor.scorers.selector.hierarchy
     labels = [predictor.catalogue[row] for row in rows]

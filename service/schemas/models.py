@@ -46,7 +46,7 @@ class ModelSummary(Answer):
     """The languages in which labels have names, where the vocabulary tells them; empty too where
     the version is not loaded."""
     has_hierarchy: bool
-    """Whether any label stands below another one; false too where the version is not loaded."""
+    """Whether any label is below another one; false too where the version is not loaded."""
     has_label_quality: bool
     """Whether labels have `quality` (`GET /v1/labels`); false too where the version is not
     loaded."""

@@ -24,7 +24,7 @@ class Titled(Options):
 
     title: Title = None
     """Title of `text`. Both are labelled as one text, the title, a line feed, and `text`: what an
-    explanation quotes stands there, and feedback on it must name that text."""
+    explanation quotes is there, and feedback on it must name that text."""
 
 
 class PredictRequest(Titled):

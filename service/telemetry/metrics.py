@@ -113,7 +113,7 @@ Verdicts: TypeAlias = Tally[tuple[str, str]]
 
 
 def band_of(training_count: int) -> str:
-    """Return the band of frequency of a label with so many training documents."""
+    """Return the band of frequency of a label, by its training documents."""
     return BANDS[bisect_right(_LOWER_BOUNDS, training_count)]
 
 

@@ -55,7 +55,8 @@ class RegistrySource:
         """Name both.
 
         Args:
-            uri: Of a registry's folder, such as "s3://bucket/registry" or "file:///mnt/registry".
+            uri: URI of a registry's folder, such as "s3://bucket/registry" or
+                "file:///mnt/registry".
             registry: Where the copies go; nobody else publishes there.
         """
         self._where = f"registry source {uri!r}"

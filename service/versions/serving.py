@@ -27,10 +27,10 @@ class ServedModel:
 
     Attributes:
         version: Its number.
-        digest: Of its bundle.
+        digest: Digest of its bundle.
         predictor: That answers.
         example: The first warm-up text that its bundle brings along; None: it brings none.
-        languages: Of its training documents, where these were recognised.
+        languages: Languages of its training documents, where these were recognised.
     """
 
     version: int

@@ -57,7 +57,7 @@ class Tally:
         """Count the result of a line.
 
         Args:
-            version: Of the model that answered.
+            version: Version of the model that answered.
             truncated: Whether the text was longer than the scorer reads.
         """
         self.versions[version] += 1

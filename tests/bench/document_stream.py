@@ -102,7 +102,7 @@ def places_of(counts: Counter[int], start_share: float, num_steps: int) -> dict[
 
     Args:
         counts: Documents of each year.
-        start_share: Of the documents in the start.
+        start_share: Share of the documents in the start.
         num_steps: Behind it.
     """
     places, before = {}, 0

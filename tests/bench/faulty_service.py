@@ -1,7 +1,7 @@
 """`longtail serve` that does itself harm when its standard input says so; for the soak.
 
 One command a line: `kill` ends the next thread that computes a batch, in the middle of it, by an
-error that nothing is meant to catch; `clock SECONDS` moves the wall clock by so much.
+error that nothing is meant to catch; `clock SECONDS` moves the wall clock.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def kill(place: str, num_kills: int, chance: random.Random, num_writers: int) -> dict[str, int]:
-    """Return how much was acknowledged and stored, lost and doubled, after so many kills."""
+    """Return how much was acknowledged and stored, lost and doubled, after some kills."""
     acknowledged: set[str] = set()
     lost, doubled, halves, stored = 0, 0, 0, 0
     for turn in range(num_kills):

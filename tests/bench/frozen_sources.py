@@ -27,6 +27,7 @@ from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.registry import KINDS
+from longtail.models.metrics import document_values_at
 from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -41,7 +42,6 @@ from longtail.training.calibration.scored_pairs import (
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.evaluation.metrics import document_values_at
 from longtail.training.neural.document_vectors import inference_copy
 from longtail.training.runtime.distributed import find_machine
 
@@ -56,7 +56,7 @@ class Vectors:
     """Vectors of the packaged encoder, each file of them made once.
 
     Attributes:
-        folder: Of the files.
+        folder: Folder of the files.
         corpus: With the texts.
         tokens: Most tokens of a text that are read.
     """
@@ -150,10 +150,10 @@ class Trial:
         """Read the corpus and the model.
 
         Args:
-            registry: Of a model without an encoder.
-            version: Of the model, which has not seen the dev documents.
+            registry: Registry of a model without an encoder.
+            version: The model's version, which has not seen the dev documents.
             corpus: Its corpus, with a dev split.
-            folder: Of the vectors.
+            folder: The vectors' folder.
             tokens: That the encoder reads of a text.
             most: Dev documents.
         """

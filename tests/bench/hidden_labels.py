@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.metrics import document_values_at
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.sparse import SparseModel
@@ -41,15 +42,11 @@ from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import PairCollector, spread_rows
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.held_out import with_held_out_dev
-from longtail.training.data.overlap import with_splits_apart
-from longtail.training.data.survey import survey
-from longtail.training.evaluation.metrics import document_values_at
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.pipeline.encoder_free import (
     EncoderFree,
     fit_encoder_free,
-    with_languages_decided,
-    with_markup_decided,
+    with_texts_decided,
 )
 
 NUM_FOLDS, SHARE = 5, 0.05
@@ -69,7 +66,7 @@ class DevTexts:
     """Documents that are measured on.
 
     Attributes:
-        texts: Of each.
+        texts: Texts of each part.
         truth: Its labels.
     """
 
@@ -180,18 +177,11 @@ def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[Encode
     Raises:
         SystemExit: There is no dev split, and the corpus is too small to hold documents out.
     """
-    view: Dataset | None = with_splits_apart(corpus)
-    assert view is not None
-    if "dev" not in view.split_names:
-        view = with_held_out_dev(view, config.held_out_dev)
-    if view is None:
+    documents = TrainingDocuments.read(corpus, config.held_out_dev)
+    if (dev := documents.dev) is None:
         raise SystemExit(f"{corpus.folder}: too small to hold documents out")
-    surveyed = survey(view.split("train"), 0)
-    config = with_markup_decided(config, surveyed.markup_share, corpus.folder)
-    names = (label.name for label in corpus.catalogue)
-    config = with_languages_decided(config, surveyed.languages, names, corpus.folder)
-    found = fit_encoder_free(view, config, surveyed.unspaced_share, work)
-    texts, truth = list(view.split("dev").texts()), view.split("dev").scan().labels
+    found = fit_encoder_free(documents, with_texts_decided(config, documents), work)
+    texts, truth = list(dev.texts()), dev.scan().labels
     rows = spread_rows(len(texts), MOST_DOCUMENTS)
     return found, DevTexts([texts[row] for row in rows.tolist()], csr_array(truth[rows]))
 

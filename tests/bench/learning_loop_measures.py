@@ -11,9 +11,9 @@ import numpy as np
 from document_stream import Step
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import join_truth, precision_at, recall_at
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.splits import Document
-from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 
 K = 10
 """Labels of an answer."""
@@ -25,7 +25,7 @@ class Measures:
 
     Attributes:
         step: Its documents, in the order of `Step.all`.
-        num_labels: Of the corpus.
+        num_labels: The corpus' number of labels.
         at_start: Rows of the labels that the first model had documents of.
         before: Rows of the labels that had a document to learn from before the step.
         ranked: By arm, the rows of each document's best labels, `K` of them.

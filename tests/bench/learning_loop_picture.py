@@ -29,7 +29,7 @@ def draw(steps: Sequence[dict[str, Any]], path: Path) -> None:
 
     Args:
         steps: As the benchmark keeps them.
-        path: Of the file.
+        path: The file's path.
     """
     figure = Figure(figsize=(9, 7), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)

@@ -236,7 +236,7 @@ def post(path: str, body: bytes, media_type: str = "application/json") -> bytes:
 
 
 async def saturate(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
-    """Ask on so many connections at a time for so long."""
+    """Ask on several connections at a time."""
     load, turns = Load(), itertools.cycle(requests)
 
     def ask_again(_: Connection) -> None:

@@ -71,7 +71,7 @@ def begin(
     """Return the options of a benchmark, and say on stderr what it runs on.
 
     Args:
-        parser: Of the benchmark's options.
+        parser: Parser of the benchmark's options.
         look: Finds the machine.
     """
     chosen = parser.parse_args()

@@ -77,7 +77,7 @@ class Cost:
     """The cost of one stage.
 
     Attributes:
-        labels: Of the corpus.
+        labels: The corpus' labels.
         stage: What was done.
         seconds: By the clock.
         cpu_s: Seconds of all cores; None where nothing but waiting is measured.

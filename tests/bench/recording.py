@@ -70,7 +70,7 @@ def keep(path: Path | None, figures: Mapping[str, Any], *, seeds: Iterable[int] 
     Args:
         path: The file; None for none.
         figures: What was measured: tables, lists of objects, or numbers by name.
-        seeds: Of everything random in it.
+        seeds: Seeds of everything random in it.
     """
     if path is not None:
         plain = {name: x.to_json() if isinstance(x, Table) else x for name, x in figures.items()}

@@ -24,6 +24,7 @@ from machine import begin
 from recording import add_json_option, keep
 
 from longtail.models.errors import DataError
+from longtail.models.metrics import RankedEvaluation, inverse_propensities, join_truth
 from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.by_frequency import (
@@ -33,7 +34,6 @@ from longtail.training.evaluation.by_frequency import (
     label_subsets,
     measure,
 )
-from longtail.training.evaluation.metrics import RankedEvaluation, inverse_propensities, join_truth
 from research.experiments.blend import text_groups
 from research.experiments.bootstrap import Draws, measured_on
 from research.experiments.kept_draws import Drawn, interval_tables

@@ -47,7 +47,7 @@ class Tally:
         answers: By kind of client.
         failures: By kind of client and what went wrong.
         num_mixed: Answers whose labels are not all of the version that they name.
-        seconds: Of every single text, with the time at which it was answered.
+        seconds: Seconds of every single text, with the time at which it was answered.
     """
 
     answers: Counter[str] = field(default_factory=Counter)
@@ -69,7 +69,7 @@ class Tally:
 
 
 class Clients:
-    """All that ask, until they are told to stop."""
+    """All that ask, until they are stopped."""
 
     def __init__(self, port: int, texts: list[str], scorers: list[str]) -> None:
         self.tally = Tally()

@@ -32,10 +32,10 @@ class SyntheticCorpus:
         num_labels: L.
         num_features: D.
         labels_a_document: Drawn for each; fewer where one is drawn twice.
-        words_a_label: Of its own.
+        words_a_label: Words that only this label has.
         words_a_document: Drawn for each, half of them from its labels' words.
-        exponent: Of both power laws.
-        seed: Of all of it.
+        exponent: Exponent of both power laws.
+        seed: Seed of everything random.
     """
 
     num_documents: int

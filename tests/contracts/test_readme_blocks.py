@@ -30,9 +30,9 @@ OTHERS = [
     ROOT / "CONTRIBUTING.md",
 ]
 PAGES = [README, *OTHERS, *sorted(DOCS.rglob("*.md"))]
-MAX_READ_WORDS = 34_000
+MAX_READ_WORDS = 26_900
 """Most words of the pages but results and decisions, of which one is looked up at a time."""
-MAX_ALL_WORDS = 42_800
+MAX_ALL_WORDS = 39_700
 """Most words of all pages."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

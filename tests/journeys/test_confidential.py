@@ -69,7 +69,7 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
     assert not (bundle / "trained_on.safetensors").exists()  # digests of the texts
     assert held_in(bundle, *NAMES, "rileta", "formerly") == set()
     assert {name for name, _ in held_in(train(run, PLAIN, "plain") / "1", *NAMES)} == {*NAMES}
-    # A file that is new here: what does it reveal? docs/how-to/confidential.md has to say so.
+    # A file that is new here: what does it reveal? docs/reference/bundle.md has to say so.
     assert {path.name for path in bundle.iterdir()} <= {
         "manifest.json", "labels.jsonl", "sparse.json", "sparse.safetensors", "names.json",
         "names.jsonl", "names.safetensors", "familiar.json", "trained_on.json",

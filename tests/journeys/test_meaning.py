@@ -50,7 +50,7 @@ class Row:
 
 
 def rows_of(seed: int, count: int = NUM_DOCUMENTS) -> list[Row]:
-    """Half of them are told by their texts; another seed makes other documents."""
+    """Half of them are recognised by their texts; another seed makes other documents."""
     rng = random.Random(seed)  # noqa: S311
     found = []
     for number in range(count):

@@ -262,7 +262,7 @@ def registry(two_versions, tmp_path):
 def started(
     registry: Path, loader: Loader | None = None, *, wait: bool = True, **settings: object
 ) -> Iterator[TestClient]:
-    """Start the service; waits for the models unless told not to."""
+    """Start the service; by default wait for the models."""
     settings = {"watch_interval_s": 0} | settings  # a test looks when it wants to
     app = create_app(Settings(registry=registry, **settings), load=loader or Loader())
     with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
@@ -273,7 +273,7 @@ def started(
 
 @pytest.fixture
 def open_client(registry):
-    """Start the service with a loader and settings; waits for the models unless told not to."""
+    """Start the service with a loader and settings; by default wait for the models."""
     return partial(started, registry.folder)
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import block_diag, csr_array, eye_array
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
+from longtail.models.metrics import Hierarchical, measure_hierarchical
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
@@ -40,17 +41,14 @@ from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCol
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.languages import language_of, name_of
+from longtail.training.data.splits import Split
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     FREQUENCY_BINS,
     Evaluation,
     evaluate,
-    label_subsets,
-)
-from longtail.training.evaluation.metrics import (
-    Hierarchical,
     hierarchical_table,
-    measure_hierarchical,
+    label_subsets,
 )
 from longtail.training.evaluation.plots import can_draw, draw_by_frequency, write_figure
 from longtail.training.evaluation.record import Table, markdown_table
@@ -62,11 +60,11 @@ logger = logging.getLogger(__name__)
 
 NEAREST_NEIGHBOURS = "30-NN tf-idf"
 LABEL_NAMES = "label names"
-_KS = (1, 3, 5, 10)
-MAX_K = _KS[-1]
+KS = (1, 3, 5, 10)
+MAX_K = KS[-1]
 """Labels of a document that the metrics need."""
 
-_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
+_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, recognised by common words."
 _SCHEME_NOTE = "The labels of each scheme ranked among themselves, on documents that carry one."
 _BY_SCORE = RankingOptions()
 _JSON, _MARKDOWN = "evaluation.json", "evaluation.md"
@@ -82,13 +80,13 @@ class Assessment:
         rankings: The best labels of each document, by scorer.
         truth: The labels of each document; those that the model lacks after all others.
         training_counts: Training documents of each label.
-        reliability: Of the probabilities; None where it was not asked for.
-        hierarchical: Of labels with all above them; None where no label stands below another.
+        reliability: The probabilities' reliability; None where it was not asked for.
+        hierarchical: Metrics of labels with all above them; None where no label is below another.
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
         unseen: Labels of the documents that the model lacks; None where there are none.
         fitted: What fitted parts of the model are worth, by name of the part.
-        answers: Of the default scorer; None where nobody needs them.
+        answers: Answers of the default scorer; None where nobody needs them.
         languages: Metrics of the documents of each language, by its ISO 639 code; empty where
             fewer than two make 5 % of the documents.
         schemes: Metrics of the labels of each scheme, ranked among themselves, on documents that
@@ -305,8 +303,6 @@ def assess(
     thresholds: Mapping[str, float] | None = None,
     answers: bool = False,
     within_bands: bool = False,
-    batches: Iterable[TextBatch] | None = None,
-    ranked: Mapping[str, Ranking] | None = None,
 ) -> Assessment:
     """Rank a split with every scorer of a model, and measure.
 
@@ -321,18 +317,15 @@ def assess(
             in these features, and matching label names, if these have words; the dataset must
             have its training split then.
         k: Labels that are ranked; the metrics need ten.
-        query: What all scorers rank by (see `RankingOptions.ranked_by`); it stands in their names.
+        query: What all scorers rank by (see `RankingOptions.ranked_by`); it is in their names.
             Scorers that can't are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
         answers: Whether to keep what the default scorer answers; it is kept where `reliability` is
             measured and a fitted part is measured by it, too.
         within_bands: Whether each band's labels are ranked among themselves, too.
-        batches: The documents of the split, made ready to be ranked; None: they are read.
-        ranked: Rankings of these documents that are there already, by the name of the scorer; of at
-            least ten labels, or all.
     """
-    rows = _rows(predictor, replace(query, k=min(k, len(predictor.catalogue))))
+    rows = rows_of(predictor, replace(query, k=min(k, len(predictor.catalogue))))
     split = dataset.split(split_name)
     check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth, unseen = truth_of(predictor.catalogue, dataset, split.scan().labels)
@@ -340,8 +333,7 @@ def assess(
     num_labels = len(predictor.catalogue)
     k = min(k, num_labels)
     pairs = PairCollector(predictor, truth[:, :num_labels]) if reliability else None
-    if batches is None:
-        batches = split_batches(predictor, dataset, split_name, truth.shape[0])
+    batches = split_batches(predictor, split, split_name)
     scorer = predictor.scorers.default
     fitted = {
         fitting: value
@@ -363,10 +355,10 @@ def assess(
     watched = in_schemes.watch(within.watch(watched))
     is_plain = pairs is not None and not query.ranked_by and k <= NUM_BEST_BLENDED
     collected = pairs if is_plain else None
-    rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
+    rankings = rank_batches(predictor, watched, rows, collected)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
-    ks = [each for each in _KS if each <= k]
+    ks = [each for each in KS if each <= k]
     trusted = None
     if pairs is not None:
         num_missed = 0 if unseen is None else unseen.num_missed
@@ -413,7 +405,7 @@ def _of_scheme(
         )
         for name, x in rankings.items()
     }
-    return evaluate(within, own[documents], counts[is_in], num_training_documents, _KS)
+    return evaluate(within, own[documents], counts[is_in], num_training_documents, KS)
 
 
 def _hierarchical(
@@ -436,53 +428,45 @@ def documents_of(dataset: Dataset, split_name: str) -> str:
 
 
 def split_batches(
-    predictor: Predictor,
-    dataset: Dataset,
-    split_name: str,
-    num_documents: int,
-    *,
-    by_all: bool = True,
+    predictor: Predictor, split: Split, name: str, *, by_all: bool = True
 ) -> Iterator[TextBatch]:
     """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
 
     Args:
         predictor: The model.
-        dataset: The corpus.
-        split_name: Which split.
-        num_documents: Its documents.
+        split: The documents.
+        name: The name of the split, for the bar.
         by_all: Whether every scorer ranks them (see `Predictor.shared`).
 
     Yields:
         The next documents, in order.
     """
-    with progress_bar(total=num_documents, desc=split_name, unit="doc") as bar:
-        for chunk in chunks(dataset.split(split_name).texts()):
+    with progress_bar(total=len(split), desc=name, unit="doc") as bar:
+        for chunk in chunks(split.texts()):
             batch = predictor.read(chunk, bar.update)
             yield from predictor.shared(batch) if by_all else [batch]
 
 
-def _rank_batches(
+def rank_batches(
     predictor: Predictor,
     batches: Iterable[TextBatch],
     rows: Mapping[str, RankingOptions],
-    ranked: Mapping[str, Ranking],
     collected: PairCollector | None,
 ) -> dict[str, Ranking]:
-    """Return the rankings of all rows: given ones, collected ones, and ones that are made here."""
-    there = {*ranked, *(predictor.scorers.names if collected is not None else ())}
+    """Return the rankings of all rows: collected ones, and others that are made here."""
+    there = () if collected is None else collected.scorers
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:
         for name, rankings in parts.items():
             rankings.append(predictor.rank(batch, rows[name]))
-    if collected is not None:
-        ranked = {**collected.rankings, **ranked}
+    ranked = {} if collected is None else collected.rankings
     return {
         name: (ranked[name] if name in ranked else Ranking.joined(parts[name])).first(options.k)
         for name, options in rows.items()
     }
 
 
-def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:
+def rows_of(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:
     """Return what each row of the tables is ranked by, by its name; a scorer a row, and more.
 
     Scorers that can't rank by it are left out, which a warning says.

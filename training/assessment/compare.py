@@ -25,19 +25,18 @@ from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import Hierarchical, Place, join_truth, measure_hierarchical, shown_in
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.assessment.untrained import LeftOut
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     F1_NOTE,
-    IN_SPLIT,
     TAIL_BIN,
     Evaluation,
     evaluate,
     label_subsets,
 )
-from longtail.training.evaluation.metrics import Hierarchical, join_truth, measure_hierarchical
 from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 
@@ -59,8 +58,8 @@ class RankedDocuments:
         division: What a corpus in one file was divided by.
         left_out: Rows of the documents that the model was trained on, where no label is ranked.
         is_known: Whether it is known which these are.
-        ids: Of the documents, in the order of the rows; a document without an id has the number of
-            its line in the file.
+        ids: The documents' ids, in the order of the rows; a document without an id has the number
+            of its line in the file.
         labels: Ids of the labels, in the order of the columns.
     """
 
@@ -193,11 +192,7 @@ def _array(opened: ZipFile, name: str) -> np.ndarray:
     return found
 
 
-_F1 = ("macro-F1@{}", f"macro-F1@{{}} {IN_SPLIT}")
-_METRICS = (
-    *((ALL_LABELS, metric) for metric in ("P@{}", "nDCG@{}", "PSP@{}", *_F1)),
-    *((TAIL_BIN, metric) for metric in _F1),
-)
+_TABLES: Mapping[str, Place] = {ALL_LABELS: "compared", TAIL_BIN: "compared, tail"}
 _KS = (1, 3, 5, 10)
 
 
@@ -227,7 +222,7 @@ class RankingComparison:
         evaluation: All metrics, by name of the ranking.
         tests: What tells them apart.
         num_repeats: Documents that the tests leave out, as an earlier one has the same text.
-        hierarchical: Of labels with all above them; None where no label stands below another.
+        hierarchical: Metrics of labels with all above them; None where no label is below another.
         left_out: Documents that one of the models was trained on; None where it was not asked.
     """
 
@@ -276,11 +271,10 @@ class RankingComparison:
 
     def _metric_rows(self) -> list[list[str]]:
         rows = []
-        for subset, metric in _METRICS:
+        for subset, place in _TABLES.items():
             both = [measured[subset].values for measured in self.evaluation.scorers.values()]
             suffix = "" if subset == ALL_LABELS else f" ({subset})"
-            for k in self.evaluation.ks:
-                name = metric.format(k)
+            for name in shown_in(place, self.evaluation.ks):
                 if all(name in values for values in both):
                     first, second = (100 * values[name] for values in both)
                     cells = (f"{first:.2f}", f"{second:.2f}", f"{first - second:+.2f}")
@@ -320,7 +314,7 @@ def compare(
         num_training_documents: N of the propensities.
         k: Labels of a document that the tests count, and the largest k of the metrics.
         is_repeat: The documents that the tests leave out; by default none.
-        hierarchy: Of the labels; None: there is none.
+        hierarchy: The labels' hierarchy; None: there is none.
     """
     ks = sorted({each for each in _KS if each < k} | {k})
     evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)

@@ -71,8 +71,8 @@ def write_per_label(path: Path, figures: MeasuredLabels, catalogue: LabelCatalog
 
     Args:
         path: The file.
-        figures: Of the catalogue's labels, and perhaps of others, which have no row.
-        catalogue: Of the model.
+        figures: Figures of the catalogue's labels, and perhaps of others, which have no row.
+        catalogue: The model's catalogue.
     """
     write_lines_durably(path, _lines(figures, catalogue))
 
@@ -82,7 +82,7 @@ def label_cells(figures: MeasuredLabels, catalogue: LabelCatalogue, most: int) -
 
     Args:
         figures: As of `write_per_label`.
-        catalogue: Of the model.
+        catalogue: The model's catalogue.
         most: Rows, at most; labels that no document carries or gets have none.
     """
     num_either = figures.num_either[: len(catalogue)]
@@ -163,7 +163,7 @@ class GroupCollector(Collector):
         truth: Float32[csr_array, "document label_or_unseen"],
         groups: Mapping[str, Bool[np.ndarray, label_or_unseen]],
     ) -> None:
-        """Begin without any document.
+        """Start without documents.
 
         Args:
             predictor: The model.

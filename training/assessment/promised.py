@@ -73,10 +73,11 @@ def answer_split(
         remedy = f"expected one of {calibrated}" if calibrated else "train with a dev split"
         raise ConfigError(f"scorer {scorer!r}: its probabilities were not calibrated; {remedy}")
     dataset = find_trained_on([bundle], dataset, split_name).view(dataset, split_name)
-    truth, _ = truth_of(bundle.catalogue, dataset, dataset.split(split_name).scan().labels)
+    split = dataset.split(split_name)
+    truth, _ = truth_of(bundle.catalogue, dataset, split.scan().labels)
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     collector = AnswerCollector(predictor, scorer, truth, bundle.manifest.training_document_count)
-    batches = split_batches(predictor, dataset, split_name, truth.shape[0], by_all=False)
+    batches = split_batches(predictor, split, split_name, by_all=False)
     for _ in collector.watch(batches):
         pass
     return collector.documents

@@ -44,7 +44,7 @@ class LeftOut:
 
     Attributes:
         is_left_out: Whether each document of the split is.
-        num_calibrated_on: Of the others, those that a version was calibrated on.
+        num_calibrated_on: How many of the others a version was calibrated on.
         unknown: Names of versions whose training documents are not recorded.
     """
 
@@ -156,7 +156,7 @@ def open_read_as(
     Args:
         data: Folder of the corpus, or one file.
         options: What is said of it.
-        before: Options of before (see `CorpusOptions.to_json`), for what is not said.
+        before: Previous options (see `CorpusOptions.to_json`): defaults of options not given.
         division: What one file is divided by.
         known: As in `open_dataset`.
     """

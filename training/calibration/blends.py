@@ -76,10 +76,10 @@ class _Problem:
     Attributes:
         evidence: 1, then the log-odds of each scorer.
         knots: The last knot at or below each pair's label.
-        shares: Of the next knot in what holds for the label; the rest is that knot's.
+        shares: Weight of the next knot in what holds for the label; the rest is that knot's.
         is_true: Whether the label is right.
         weights: Pairs that each stands for.
-        num_knots: Of all labels; at least 1.
+        num_knots: Number of knots of all labels; at least 1.
         start: The coefficients that those of every knot are drawn towards.
         smoothness: Weight of the squared difference of neighbouring knots.
         ridge: Weight of the squared distance of each coefficient from `start`.
@@ -166,9 +166,9 @@ def fit_blend(
     above, so there is one answer.
 
     Args:
-        pairs: Of the dev split.
+        pairs: Pairs of the dev split.
         members: Scorers; at least one.
-        calibrations: Of each of them.
+        calibrations: Calibration of each member.
         training_counts: Training documents of each label.
         unseen: Pairs of the split again, scored as if their labels had no training document.
         counts: Training documents at the knots, rising from 0; those far above all are left out.
@@ -297,11 +297,11 @@ def _loss_and_gradient(
     """Return the weighted log loss of pairs in nats, and its gradient.
 
     Args:
-        evidence: Of each pair; the first term is 1.
+        evidence: Evidence of each pair; the first term is 1.
         knots: The knot at or below each pair's label.
-        shares: Of the next knot in the label's coefficients.
+        shares: Weight of the next knot in the label's coefficients.
         is_true: Whether the label is right.
-        weights: Of the pairs.
+        weights: The pairs' weights.
         at_knots: The coefficients.
     """
     gradient = np.zeros_like(at_knots)

@@ -35,9 +35,10 @@ class Blending:
     """What is added to a trained model so that it gives probabilities and blends its scorers.
 
     Attributes:
-        calibrations: Of each scorer that could be calibrated.
+        calibrations: Calibration of each scorer that could be calibrated.
         blends: By the name of the scorer that they make.
-        thresholds: Of the best micro-F1, for each calibrated scorer that finds a right label.
+        thresholds: Threshold of the best micro-F1, for each calibrated scorer that finds a right
+            label.
         label_counts: The same by place, for the threshold "auto".
     """
 
@@ -99,9 +100,9 @@ def with_rarity(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> Ca
     drawn together, and all towards no change.
 
     Args:
-        pairs: Of the dev split.
+        pairs: Pairs of the dev split.
         scorer: One of those that scored them; it scored at least one.
-        calibration: Of all its labels.
+        calibration: Calibration of all its labels.
     """
     log_odds = log_odds_of(calibration, pairs.scores[scorer])
     log_odds = np.where(pairs.is_scored(scorer), log_odds, -np.inf)

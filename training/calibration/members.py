@@ -19,16 +19,16 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.scorers.blending import DialledBlend, FittedBlend
-from longtail.training.calibration.blends import fit_blend
-from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,
     join_truth,
 )
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.blending import DialledBlend, FittedBlend
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class DevRanking:
     """The dev split, to rank by blends.
 
     Attributes:
-        pairs: Of its documents.
+        pairs: Pairs of its documents.
         truth: Their labels.
         catalogue: With the training counts.
         propensity_weights: Inverse propensity of each label.
@@ -65,7 +65,7 @@ class DevRanking:
         num_training_documents: int,
         unseen: ScoredPairs | None = None,
     ) -> DevRanking:
-        """Return it with the propensities of so many training documents."""
+        """Return it with propensities for this number of training documents."""
         weights = inverse_propensities(catalogue.training_counts, num_training_documents)
         return cls(pairs, truth, catalogue, weights, unseen)
 

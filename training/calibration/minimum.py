@@ -41,7 +41,7 @@ def logistic_regression(
     """Return the parameters by which offset + columns @ parameters are the likeliest log-odds.
 
     Args:
-        columns: Of each pair.
+        columns: Columns of each pair.
         targets: Whether it is right, or the share of it that is.
         start: As for `minimum`.
         least: As there.
@@ -83,7 +83,7 @@ def minimum(
         loss: Value and gradient.
         curvature: Matrix of second derivatives; nowhere negative.
         start: Where to begin.
-        least: Of each parameter; -inf: it has no bound.
+        least: Lower bound of each parameter; -inf: it has no bound.
         tolerance: Ends the search when the loss falls by a smaller share.
     """
     with threadpool_limits(1, user_api="blas"):
@@ -123,7 +123,7 @@ def _damped_step(
     """Return the step to the minimum of the quadratic model within the bounds.
 
     With H = R^T R and the step s, that is the least |R s + R^-T g|: non-negative least squares in
-    how far a parameter lies above its bound. One without a bound is the difference of two.
+    how far a parameter is above its bound. One without a bound is the difference of two.
     """
     floor = _FLOOR * max(1.0, float(np.abs(np.diagonal(matrix)).max()))
     root = cholesky(matrix + np.diag(np.maximum(damping, floor)))

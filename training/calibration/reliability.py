@@ -48,9 +48,9 @@ class Reliability:
     """How far the probabilities of one scorer can be trusted.
 
     Attributes:
-        log_loss: Of all pairs that it can score, in nats a document.
-        calibration_error: Of all these pairs: the mean difference of probability and share of right
-            labels, in bins of as many probabilities each (ECE).
+        log_loss: Log loss of all pairs that it can score, in nats a document.
+        calibration_error: Calibration error of all these pairs: the mean difference of probability
+            and share of right labels, in bins of as many probabilities each (ECE).
         top_calibration_error: The same of the best five labels of each document.
         top_probability: Mean probability of these labels.
         top_precision: Share of right ones among them.
@@ -69,7 +69,7 @@ def measure_reliability(pairs: ScoredPairs, scorer: str, calibration: Calibratio
     """Measure the probabilities of a scorer on scored pairs.
 
     Args:
-        pairs: Of a split; its documents' best labels by this scorer are among them.
+        pairs: A split's pairs; its documents' best labels by this scorer are among them.
         scorer: One of those that scored them; it scored at least one pair.
         calibration: What makes probabilities of its scores.
     """
@@ -134,7 +134,7 @@ def calibration_error(
     There are fewer bins where there are few labels, so that chance is no error.
 
     Args:
-        probabilities: Of at least one label.
+        probabilities: Probabilities of the labels, at least one.
         is_true: Whether it is right.
     """
     num_bins = int(np.clip(len(is_true) // _LEAST_IN_A_BIN, 1, _NUM_BINS))
@@ -167,7 +167,8 @@ class BandReliability:
 
     Attributes:
         best: The labels of the band among the best five of all documents.
-        calibration_error: Of these (ECE); None of none.
+        calibration_error: Expected calibration error (ECE) of these probabilities; None without
+            any.
         confident: Those of them with a probability of at least `CONFIDENT`.
     """
 
@@ -213,10 +214,10 @@ class ReliabilityReport:
     """The probabilities of all scorers of a model on a split.
 
     Attributes:
-        before: Of each scorer the sigmoid of its scores, as if they were log-odds.
+        before: For each scorer, the reliability of the sigmoid of its scores.
         after: As calibrated; scorers without a calibration are left out.
-        bands: Of each scorer in `after`, by training documents of the label.
-        micro_f1: Of each scorer that has a threshold from the dev split, with this threshold.
+        bands: For each scorer in `after`, by training documents of the label.
+        micro_f1: Micro-F1 with the dev split's threshold, for each scorer that has one.
     """
 
     before: Mapping[str, Reliability]
@@ -297,7 +298,7 @@ def report_reliability(
     Args:
         predictor: The model.
         pairs: Scored by it.
-        thresholds: Of scorers; None: no micro-F1 is measured.
+        thresholds: Threshold of each scorer; None: no micro-F1 is measured.
         num_missed: True pairs of labels that the model lacks, which count in micro-F1.
     """
     calibrations = predictor.parts.calibrations

@@ -111,7 +111,7 @@ class ScoredPairs:
 
 
 def spread_rows(num_documents: int, most: int) -> Int64[np.ndarray, row]:
-    """Return every document, or every second, third and so on, so that they are at most so many."""
+    """Return every document, or every second, third and so on: at most `most` of them."""
     return np.arange(0, num_documents, max(1, -(-num_documents // most)), dtype=np.int64)
 
 
@@ -119,7 +119,7 @@ class Collector(ABC):
     """Keeps something of batches of documents that come along, in the order of their split."""
 
     def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
-        """Note each batch before whoever asks for it gets it.
+        """Record each batch, then yield it.
 
         Yields:
             The batches, as they come.
@@ -136,7 +136,8 @@ class PairCollector(Collector):
     """Scores pairs of the documents."""
 
     def __init__(self, predictor: Predictor, truth: Float32[csr_array, "document label"]) -> None:
-        """Begin without any."""
+        """Start empty."""
+        self.scorers = predictor.scorers.names
         self._predictor = predictor
         self._truth = truth
         self._num_seen = 0
@@ -187,7 +188,7 @@ def score_pairs(
         truth: Their labels.
         first_row: Number of the first document in its split; the sample of a document depends on
             its number alone, so it is the same for every model and batch.
-        ranked: Of `rank_best`.
+        ranked: Result of `rank_best`.
     """
     num_labels = truth.shape[1]
     best = np.hstack([ranking.labels for ranking in ranked.values()])

@@ -44,7 +44,7 @@ def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) ->
     """Return the threshold of the largest micro-F1 on these pairs; of equal ones the highest.
 
     Args:
-        pairs: Of a dev split; its true labels are among them.
+        pairs: Pairs of a dev split; its true labels are among them.
         scorer: One of those that scored them.
         calibration: What makes probabilities of its scores.
 
@@ -61,7 +61,7 @@ def best_label_count(
     """Return the threshold by place of the largest micro-F1 on these pairs.
 
     Args:
-        pairs: Of a dev split; its true labels are among them.
+        pairs: Pairs of a dev split; its true labels are among them.
         scorer: One of those that scored them.
         calibration: What makes log-odds of its scores.
 
@@ -113,7 +113,7 @@ def measure_threshold(
     """Measure answering all labels of at least this probability.
 
     Args:
-        pairs: Of any split; its true labels are among them.
+        pairs: Pairs of any split; its true labels are among them.
         scorer: One of those that scored them.
         calibration: What makes probabilities of its scores.
         threshold: The probability.

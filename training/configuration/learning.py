@@ -110,10 +110,13 @@ def register(loss: _Kind) -> _Kind:
     return loss
 
 
+def _kinds() -> Any:
+    return Annotated[reduce(or_, LOSSES.values()), Field(discriminator="kind")]
+
+
 @cache
 def _any_loss() -> Any:
-    kinds = reduce(or_, LOSSES.values())
-    return TypeAdapter(Annotated[kinds, Field(discriminator="kind")])  # type: ignore[arg-type]
+    return TypeAdapter(_kinds())
 
 
 @register
@@ -245,13 +248,9 @@ class DeplLossConfig(LossOverSubset):
         return depl_loss
 
 
-_BuiltIn = Annotated[
-    SoftmaxLossConfig | DecoupledLossConfig | OrderedLossConfig | DeplLossConfig,
-    Field(discriminator="kind"),
-]
 LossConfig = Annotated[
     SerializeAsAny[Loss],
-    PlainValidator(lambda x: _any_loss().validate_python(x), json_schema_input_type=_BuiltIn),
+    PlainValidator(lambda x: _any_loss().validate_python(x), json_schema_input_type=_kinds()),
 ]
 """The type of a key that takes any kind of loss."""
 

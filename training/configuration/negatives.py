@@ -140,7 +140,7 @@ class NegativesConfig(Section):
         return self
 
     def most_pairs(self, num_labels: int) -> int | None:
-        """Return how many pairs, with their negatives, have at most so many labels in all.
+        """Return how many pairs, with their negatives, have at most `num_labels` labels in all.
 
         0 if not even one has; None if they are no more labels however many pairs there are.
         """

@@ -106,7 +106,7 @@ class TrainingConfig(Section):
     leave these out where documents are confidential. Other packages may register more
     (`longtail.models.kinds`)."""
     scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 6}`, and of those of other
+    """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 4}`, and of those of other
     packages."""
     encoder: str = "packaged"
     """"packaged" (English), "multilingual" (intfloat/multilingual-e5-small of the model hub, with
@@ -118,7 +118,7 @@ class TrainingConfig(Section):
     """What stands for a document: the last layer at its first token, "cls" (DEPL Eq. 1), the "mean"
     over its tokens, or its "last" token. Null: as the encoder was trained, where its files say so
     (sentence-transformers; not for "packaged"); else "last" in decoders, "mean" where no special
-    token stands before a text, as in T5, and "cls" in all others."""
+    token is before a text, as in T5, and "cls" in all others."""
     document_prefix: str | None = Field(default=None, max_length=MAX_PREFIX)
     """Put before each document, in training and in service, such as "query: " for the encoders
     named E5. Null: the prompt of queries that the encoder's files name (sentence-transformers), or

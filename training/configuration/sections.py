@@ -39,8 +39,8 @@ class SparseConfig(Section):
     automatic: char where most letters of the training documents are of such scripts, or where no
     document has a word."""
     min_document_count: Positive = 2
-    """A token must occur in at least so many training documents; the default is 1 where no token
-    does."""
+    """A token must occur in at least this number of training documents; the default is 1 where no
+    token does."""
     max_document_share: Rate = 0.7
     """A token may occur in at most this share of them; the default is all where every token is
     more frequent."""
@@ -62,13 +62,13 @@ class SparseConfig(Section):
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
     exact_documents: int = Field(default=10_000, ge=0)
-    """With at most so many training documents, each label is trained on all of them."""
+    """Up to this number of training documents, each label is trained on all of them."""
     rounds: Positive = 2
     """With more: how often each label's hard negatives are looked for and it is trained."""
     hard_negatives: int = Field(default=500, ge=0)
     """Documents that a label's weights wrongly rank highest, added a round."""
     hard_negatives_per_positive: int = Field(default=5, ge=0)
-    """And so many more for each document that carries it."""
+    """Further ones for each document that carries the label."""
     sampled_negatives: Positive = 1000
     """Documents drawn uniformly to stand for all others."""
     negatives_per_document: Positive = 128
@@ -91,9 +91,9 @@ class DescriptionConfig(Section):
     num_keywords: int = Field(default=20, ge=0)
     """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
     alternative_names: int = Field(default=0, ge=0)
-    """Other names of a label that stand before its keywords, at most; the label file has them."""
+    """Other names of a label that are before its keywords, at most; the label file has them."""
     parents: bool = False
-    """Whether the names of broader labels stand there too."""
+    """Whether the names of broader labels are there too."""
     max_tokens: int = Field(default=32, ge=4, le=512)
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 

@@ -17,8 +17,8 @@ import numpy as np
 from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.documents import columns_of
 from longtail.models.corpus.files import CorpusFiles, find_files, without_labels
-from longtail.models.corpus.forms import SPLIT_NAMES
-from longtail.models.corpus.raw import Division, DocumentSource
+from longtail.models.corpus.forms import SPLIT_NAMES, DocumentSource
+from longtail.models.corpus.raw import Division
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.labels import (

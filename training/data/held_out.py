@@ -36,7 +36,7 @@ def with_held_out_dev(dataset: Dataset, share: float) -> Dataset | None:
 
     Args:
         dataset: A corpus without a dev split.
-        share: Of the training documents, at most so many are held out.
+        share: Largest share of the training documents that is held out.
 
     Returns:
         The view; None, with a warning, where fewer than `LEAST_HELD_OUT` documents would be held
@@ -73,8 +73,8 @@ def held_out_rows(
     """Return which documents are held out.
 
     Args:
-        texts: Of all documents; one is held at a time.
-        share: Of the documents, from 0 to 1; at most so many are held out.
+        texts: Texts of all documents; one is held at a time.
+        share: Largest share of the documents that is held out, from 0 to 1.
         most: And at most this number.
     """
     hashes = np.fromiter(map(_hash_of, texts), dtype=np.uint64)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.files import CorpusFiles, either
-from longtail.models.corpus.forms import EXTREME_CLASSIFICATION
-from longtail.models.corpus.raw import DocumentSource, RawDocument
+from longtail.models.corpus.forms import DocumentSource
+from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
@@ -45,7 +45,7 @@ _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 
 def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCatalogue:
     """Return the labels of a label file, in its order."""
-    label_form = REPOSITORY_FORM if files.form is EXTREME_CLASSIFICATION else OWN_FORM
+    label_form = REPOSITORY_FORM if files.form.is_indexed else OWN_FORM
     language = files.options.language
     found = read_label_file(path, label_form, max_problems, language, keep_deprecated=True)
     labels = _without_deprecated(found, path, files)
@@ -96,7 +96,7 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     they count as misses of scorers that can't know them. Equal ones are ordered by their text.
 
     Args:
-        files: Of a corpus without a label file, with a training split.
+        files: Files of a corpus without a label file, with a training split.
         max_problems: Lines that are listed where no training document has a label.
     """
     problems = ProblemList(files.splits["train"].place, max_problems)
@@ -151,7 +151,7 @@ def _count(source: DocumentSource, problems: ProblemList) -> Counter[str]:
         else:
             problems.add(item)
     if source.part not in {None, "train"}:
-        return counts  # of the same file, which is told of once
+        return counts  # the same file, reported once
     if side_by_side:
         _tell_of_delimiter(source.place, counts, side_by_side, num_labelled)
     elif source.may_have_delimiter:
@@ -179,8 +179,8 @@ def other_delimiter(counts: Mapping[str, int], num_documents: int) -> str | None
     """Return what seems to stand between the labels of cells that were taken for one label each.
 
     That is a mark in half of the cells; or in some, at which they fall into fewer parts than there
-    are different cells. A mark that names have, too, is told by what it does: many documents have a
-    cell of their own, of parts that all stand in other cells.
+    are different cells. A mark that names have, too, is recognised by its effect: many documents
+    have a cell of their own, and all of its parts occur in other cells.
     """
     num_cells = sum(counts.values())
     if num_cells > _MOST_LABELS_A_CELL * num_documents:

@@ -1,4 +1,4 @@
-"""Which languages texts are written in, told by their function words.
+"""Which languages texts are written in, recognised by their function words.
 
 The most common words of a language (articles, pronouns, prepositions, conjunctions) are a third of
 every running text, and few of them are shared by two languages.

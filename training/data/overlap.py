@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 MOST_SHARED = 0.05
 """Share of a split's documents that may be left out; more are no accident."""
 FEW_SHARED = 5
-"""So many may be, however small the split is."""
+"""Documents that may be left out, however small the split is."""
 
 
 def with_splits_apart(dataset: Dataset) -> Dataset:

@@ -20,7 +20,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import digest_of, digests_of
 from longtail.models.corpus.documents import read_documents, recognised
-from longtail.models.corpus.raw import MOST_REPEATS, DocumentSource, RawDocument
+from longtail.models.corpus.forms import DocumentSource
+from longtail.models.corpus.raw import MOST_REPEATS, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -140,7 +141,7 @@ class Split:
                 for a label that the file lacks, for the rest would be easier.
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
-            told: What was said of how other splits are read, which is not said again; added to.
+            told: Notes on how other splits are read, which are not repeated; added to.
         """
         self.path = source.place
         self._told = set() if told is None else told
@@ -157,8 +158,8 @@ class Split:
     def part(self, is_in: Bool[np.ndarray, document]) -> Split:
         """Return some of the documents, in their order, as a split; they stream from the same file.
 
-        What is odd in the file is told of this split alone: the scan of a part knows of no skipped
-        and no repeated lines.
+        Oddities of the file are reported for this split alone: the scan of a part knows of no
+        skipped and no repeated lines.
 
         Args:
             is_in: Whether each document of this split is in the part.
@@ -179,7 +180,7 @@ class Split:
         """Return these documents with other labels, and new documents behind them, as a split.
 
         Args:
-            labels: Of all these documents, then of the new ones.
+            labels: Labels of all these documents, then the new ones.
             new: Documents that the file lacks.
         """
         whole, view = self.scan(), copy(self)
@@ -216,6 +217,9 @@ class Split:
             raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
         self._log(found)
         return found
+
+    def __len__(self) -> int:
+        return int(self.scan().labels.shape[0])
 
     def texts(self) -> Iterator[str]:
         """Return the texts of the good lines, in the row order of `scan().labels`."""
@@ -347,7 +351,7 @@ def ask_for_pairs(num_rows: int, num_labels: int, num_repeats: int, num_repeated
 
     Args:
         num_rows: The documents.
-        num_labels: Of all of them.
+        num_labels: Number of labels of all documents.
         num_repeats: Documents with the text of an earlier one.
         num_repeated_ids: Documents with the id of an earlier one.
     """

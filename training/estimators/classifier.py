@@ -219,7 +219,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             texts: As for `fit`.
             y: Their labels, as for `fit`; a label that is no class is always missed.
-            sample_weight: Of each text.
+            sample_weight: Weight of each text.
 
         Raises:
             InvalidInputError: A text can't be labelled, or the labels have other classes.
@@ -239,7 +239,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         and `LongtailClassifier.load(FOLDER)` as an estimator.
 
         Args:
-            folder: Of the registry; made where there is none.
+            folder: The registry's folder; made where there is none.
 
         Raises:
             ConfigError: The folder can't be written to, or holds something else.
@@ -258,9 +258,9 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a fitted estimator of a version that `save` or `longtail train` published.
 
         Args:
-            folder: Of the registry.
+            folder: The registry's folder.
             version: Its number, or "current".
-            **parameters: Of the estimator, such as `k`; they are not saved.
+            **parameters: The estimator's parameters, such as `k`; they are not saved.
 
         Returns:
             Its `classes_` are the ids of the labels, as text.
@@ -353,7 +353,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _passing(
         self, model: LoadedModel, texts: Sequence[str], k: int, threshold: float
     ) -> list[Prediction]:
-        """Return all labels that pass the threshold: more than k where so many do."""
+        """Return all labels that pass the threshold, which may be more than k."""
         found = list(model.predict(texts, k=k, scorer=self._scorer, threshold=threshold))
         full = [row for row, each in enumerate(found) if len(each.labels) == k]
         if full and k < len(self.classes_):

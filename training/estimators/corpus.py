@@ -37,9 +37,9 @@ class Documents:
     """Texts with the ids or names of their labels.
 
     Attributes:
-        texts: Of the documents.
-        labels: Of each document.
-        ids: Of each document, None where it has none; empty where no document has one.
+        texts: The documents' texts.
+        labels: Labels of each document.
+        ids: Id of each document, None where it has none; empty where no document has one.
         text_columns: Columns of a data frame that the texts are made of; empty where there is none.
         options: By which a data frame was read.
         name: What messages call them.
@@ -145,10 +145,10 @@ def write_documents(
     """Write a split as JSON lines.
 
     Args:
-        path: Of the file; its folder is there.
-        texts: Of the documents.
+        path: The file's path; its folder is there.
+        texts: The documents' texts.
         labels: Ids or names of each document's labels.
-        ids: Of the documents, None where one has none; empty: none has one.
+        ids: The documents' ids, None where one has none; empty: none has one.
     """
     pairs = zip(texts, labels, strict=True)
     lines: Iterable[dict[str, Any]] = ({"text": text, "labels": list(x)} for text, x in pairs)
@@ -192,11 +192,11 @@ def write_corpus(
     """Write documents as a corpus.
 
     Args:
-        folder: Of the corpus.
-        documents: Of the corpus.
+        folder: Folder of the corpus.
+        documents: Documents of the corpus.
         label_texts: By label as the documents call it; labels that no document carries are labels
             of the model, too. None: labels are named by what the documents call them.
-        name: Of the file of the documents; by default they are divided as any file is.
+        name: Name of the documents' file; by default they are divided as any file is.
     """
     write_documents(folder / name, documents.texts, documents.labels, documents.ids)
     if label_texts is not None:

@@ -1,6 +1,6 @@
 """Ranking metrics as scikit-learn takes them: `cross_validate(..., scoring=precision_at_k(5))`.
 
-The metrics are those of `longtail.training.evaluation.metrics`, for any estimator that has
+The metrics are those of `longtail.models.metrics`, for any estimator that has
 `classes_` and `decision_function` or `predict_proba`. What a sparse result does not store is not
 ranked.
 """
@@ -15,14 +15,14 @@ import numpy as np
 from jaxtyping import Int64
 from scipy.sparse import csr_array, issparse
 
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.estimators.targets import InvalidInputError, truth_for, truth_of_matrix
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     METRICS,
     RankedEvaluation,
     inverse_propensities,
     join_truth,
 )
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.estimators.targets import InvalidInputError, truth_for, truth_of_matrix
 
 Measure = Literal["P", "nDCG", "PSP"]
 _Counts = tuple[np.ndarray, int]
@@ -69,7 +69,9 @@ class RankingScorer:
             counts, num_documents = self.training or _counts_of(estimator)
             missing = joined.num_labels - len(counts)  # labels that are no classes
             weights = inverse_propensities(np.pad(counts, (0, missing)), num_documents)
-        return METRICS[measure](joined, self.k, weights)
+        value = METRICS[measure].value
+        assert value is not None
+        return value(joined, self.k, weights)
 
 
 def precision_at_k(k: int = 5) -> RankingScorer:

@@ -13,6 +13,8 @@ from scipy.sparse import csr_array, issparse
 from longtail.models.errors import DataError
 from longtail.training.data.splits import SparseRows
 
+_ONE_EACH = "with one label each: [[x] for x in y], and of numbers [[str(x)] for x in y]"
+
 
 class InvalidInputError(DataError, ValueError):
     """Texts, labels or parameters of an estimator are not as they have to be."""
@@ -24,7 +26,7 @@ class Targets:
 
     Attributes:
         classes: What the columns stand for: numbers, or the labels themselves.
-        ids: Of the labels, as a corpus has them: the classes as text.
+        ids: Ids of the labels, as a corpus has them: the classes as text.
         truth: Ones where the document has the class.
     """
 
@@ -48,7 +50,7 @@ def targets_of(y: Any, classes: Any = None, more_classes: Iterable[object] = ())
         classes: What the columns of a matrix stand for; None: the columns' names where it is a data
             frame, else their numbers. Of lists, the labels in the order of the columns; None: all
             that occur, sorted.
-        more_classes: Of lists without `classes`, labels that are classes though no list has them.
+        more_classes: Labels that are classes though no list has them, for lists without `classes`.
     """
     y = kept_labels(y)
     if is_lists(y):
@@ -102,7 +104,7 @@ def is_lists(y: Any) -> bool:
     if rows is None or any(isinstance(row, str | bytes) or not _is_list(row) for row in rows):
         raise InvalidInputError(
             "labels: expected a matrix of 0 and 1 (documents, classes), or a list of labels for "
-            'each document, such as [["duty"], ["duty", "oil"]]'
+            f'each document, such as [["duty"], ["duty", "oil"]]; {_ONE_EACH}'
         )
     return True
 
@@ -113,7 +115,7 @@ def truth_of_matrix(y: Any) -> Float32[csr_array, "document label"]:
     if matrix.ndim != 2:
         raise InvalidInputError(
             f"labels: got the shape {matrix.shape}, expected (documents, classes), or a list of "
-            "labels for each document"
+            f"labels for each document; {_ONE_EACH}"
         )
     try:
         truth = csr_array(matrix, dtype=np.float32, copy=True)

@@ -10,20 +10,23 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.ranking.top_k import Ranking
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
+    IN_SPLIT,
     METRICS,
+    Hierarchical,
+    Place,
     RankedEvaluation,
+    at,
     inverse_propensities,
     join_truth,
     label_f1_at,
-    ndcg_at,
-    recall_at,
+    shown_in,
 )
+from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.record import NOT_MEASURED, Cells, Table, markdown_table
 
 FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
@@ -60,29 +63,23 @@ _WITHIN_NOTE = (
     "themselves, of documents that carry one, in percent."
 )
 
-IN_SPLIT = "in split"
-"""Follows the name of macro-F1 as the mean over the labels that a document of the split carries."""
 F1_NOTE = (
     f"macro-F1@k is the mean over all labels of the band, 0 for one that the split lacks; "
     f"'{IN_SPLIT}', over the labels of the band that a document of the split carries."
 )
-_OVERALL_COLUMNS = (
-    *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
-    *((ALL_LABELS, metric) for metric in ("PSP@1", "PSP@3", "PSP@5", "R@10", "RP@5")),
-    (ALL_LABELS, "coverage@5"),
-    (TAIL_BIN, "macro-F1@5"),
-    (TAIL_BIN, f"macro-F1@5 {IN_SPLIT}"),
-    (ZERO_SHOT_BIN, "R@10"),
+_HIERARCHY_NOTE = (
+    "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
+    "in percent."
 )
+_OVERALL: Mapping[str, Place] = {
+    ALL_LABELS: "overall", TAIL_BIN: "overall, tail", ZERO_SHOT_BIN: "overall, unseen",
+}  # fmt: skip
 WITHIN = "within the band"
 """Follows the name of a metric of labels that are ranked among those of their own band alone."""
 WITHIN_K = 10
 """k of such metrics."""
-_WITHIN_METRICS = tuple(f"{name}@{WITHIN_K} {WITHIN}" for name in ("R", "nDCG"))
 _FEW, _MAX_ROWS, _FEW_DOCUMENTS = 5, 8, 50
-"""Of the short table: the k of precision, its rows, and fewer documents than are not counted."""
-_BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", f"macro-F1@5 {IN_SPLIT}", "PSP@5")
-_SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
+"""The short table's k of precision, its rows, and the fewest documents that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,9 @@ def measure(
         true = np.unique(kept.true_labels)
         if kept.num_documents:
             for k in ks:
-                values |= {f"{x}@{k}": metric(kept, k, weights) for x, metric in METRICS.items()}
+                for x, metric in METRICS.items():
+                    if metric.value is not None:
+                        values[at(x, k)] = metric.value(kept, k, weights)
                 values[f"macro-F1@{k}"] = float(label_f1[k][is_in_subset].mean())
                 in_split = label_f1[k][true].sum() / max(1, len(true))
                 values[f"macro-F1@{k} {IN_SPLIT}"] = float(in_split)
@@ -191,9 +190,9 @@ class Evaluation:
 
     def overall_cells(self) -> Cells:
         """Return the heading and the rows of a table with one row a scorer; metrics in percent."""
-        header = ["scorer", *(_overall_heading(*column) for column in _OVERALL_COLUMNS)]
-        return header, [
-            [scorer, *(_percent(subsets[name], metric) for name, metric in _OVERALL_COLUMNS)]
+        columns = [(subset, x) for subset, place in _OVERALL.items() for x in shown_in(place)]
+        return ["scorer", *(_overall_heading(*column) for column in columns)], [
+            [scorer, *(_percent(subsets[name], metric) for name, metric in columns)]
             for scorer, subsets in self.scorers.items()
         ]
 
@@ -209,7 +208,7 @@ class Evaluation:
             default: The one that answers where none is named; it comes first, then the best.
         """
         few, most = max(k for k in self.ks if k <= _FEW), self.ks[-1]
-        columns = {x: (ALL_LABELS, x) for x in ("P@1", f"P@{few}", f"PSP@{few}", f"R@{most}")}
+        columns = {x: (ALL_LABELS, x) for x in (*shown_in("short", self.ks), f"R@{most}")}
         for name, subset in (("seen once", "1"), ("never seen", ZERO_SHOT_BIN)):
             number = next(iter(self.scorers.values()))[subset].num_documents
             count = f" ({number} documents)" if number < _FEW_DOCUMENTS else ""
@@ -251,7 +250,7 @@ class Evaluation:
         As Chalkidis et al. 2019 report them: the truth is restricted to the labels of the group,
         documents without one are left out, and the ranking is over all labels.
         """
-        columns = [(group, metric) for group in SHOT_GROUPS for metric in _SHOT_METRICS]
+        columns = [(group, metric) for group in SHOT_GROUPS for metric in shown_in("shots")]
         header = ["scorer", *(f"{SHOT_NAMES[group]} {metric}" for group, metric in columns)]
         return header, [
             [scorer, *(_percent(subsets[group], metric) for group, metric in columns)]
@@ -274,7 +273,8 @@ class Evaluation:
         No label of another band takes a place here, so that a blend that is below one of its
         scorers orders the labels of the band worse.
         """
-        columns = [(band, metric) for band in FREQUENCY_BINS for metric in _WITHIN_METRICS]
+        metrics = [f"{metric} {WITHIN}" for metric in shown_in("within")]
+        columns = [(band, metric) for band in FREQUENCY_BINS for metric in metrics]
         header = ["scorer", *(f"{band}: {metric.split()[0]}" for band, metric in columns)]
         return header, [
             [scorer, *(_percent(subsets[band], metric) for band, metric in columns)]
@@ -292,12 +292,13 @@ class Evaluation:
 
 
 def _bin_cells(subsets: Mapping[str, SubsetMetrics]) -> Cells:
-    header = ["training documents", "labels", "documents", "occurrences", *_BIN_METRICS]
+    columns = shown_in("bands")
+    header = ["training documents", "labels", "documents", "occurrences", *columns]
     rows = []
     for name in (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN):
         subset = subsets[name]
         counts = (subset.num_labels, subset.num_documents, subset.num_occurrences)
-        metrics = (_percent(subset, metric) for metric in _BIN_METRICS)
+        metrics = (_percent(subset, metric) for metric in columns)
         rows.append([name, *(f"{count:,}" for count in counts), *metrics])
     return header, rows
 
@@ -333,7 +334,8 @@ def evaluate(
             raise DataError(f"evaluation of {scorer!r}: {error}") from error
         for band, of_scorers in within.items():
             if scorer in of_scorers:
-                values = measure_within(of_scorers[scorer], truth, subsets[band])
+                weights = inverse_propensities(training_counts, num_training_documents)
+                values = measure_within(of_scorers[scorer], truth, subsets[band], weights)
                 measured[band] = replace(measured[band], values={**measured[band].values, **values})
         scorers[scorer] = measured
     return Evaluation(
@@ -350,8 +352,9 @@ def measure_within(
     ranking: Ranking,
     truth: Float32[csr_array, "document label"],
     is_in_band: Bool[np.ndarray, label],
+    weights: Float64[np.ndarray, label],
 ) -> dict[str, float]:
-    """Return recall and nDCG at `WITHIN_K` of a band's labels that are ranked among themselves.
+    """Return metrics of a band's labels that are ranked among themselves.
 
     Returns:
         Means over the documents that carry a label of the band; nothing where none does.
@@ -359,8 +362,22 @@ def measure_within(
     kept = join_truth(ranking.labels, truth).restricted_to(is_in_band)
     if not kept.num_documents:
         return {}
-    values = (recall_at(kept, WITHIN_K), ndcg_at(kept, WITHIN_K))
-    return dict(zip(_WITHIN_METRICS, values, strict=True))
+    return {
+        f"{at(name, k)} {WITHIN}": metric.value(kept, k, weights)
+        for name, metric in METRICS.items()
+        if metric.value is not None
+        for k in metric.shown.get("within", ())
+    }
+
+
+def hierarchical_table(found: Hierarchical) -> Table:
+    """Return a table with one row a scorer."""
+    names = sorted(next(iter(found.values())), key=lambda name: name[:2])
+    rows = [
+        [scorer, *(f"{100 * values[name]:.2f}" for name in names)]
+        for scorer, values in found.items()
+    ]
+    return Table("With the hierarchy", _HIERARCHY_NOTE, (["scorer", *names], rows), has_best=True)
 
 
 def _range(least: int, greatest: int | None) -> str:

@@ -19,19 +19,19 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.extras import is_installed, needs, require
+from longtail.models.metrics import (
+    RankedEvaluation,
+    join_truth,
+    label_f1_at,
+    ndcg_at,
+    recall_at,
+)
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     FREQUENCY_BINS,
     SHOT_GROUPS,
     SHOT_NAMES,
     label_subsets,
-)
-from longtail.training.evaluation.metrics import (
-    RankedEvaluation,
-    join_truth,
-    label_f1_at,
-    ndcg_at,
-    recall_at,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def new_figure(width: float, height: float, **padding: float) -> Figure:
     Args:
         width: In inches.
         height: In inches.
-        **padding: Of matplotlib's constrained layout, in inches, such as `h_pad`.
+        **padding: Padding of matplotlib's constrained layout, in inches, such as `h_pad`.
     """
     require("plots", "a picture")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -86,7 +86,7 @@ def png_of(figure: Figure) -> bytes:
 
 
 _NUM_BINS = 35
-# Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
+# Okabe & Ito 2008: colour-blind readers can distinguish them; yellow is left out: too faint.
 # The last four are Tol's muted ones, for what a model of all scorers and both baselines needs more.
 _COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000",
@@ -196,7 +196,7 @@ def _mark_frequency_bins(axes: Axes, training_counts: Int64[np.ndarray, label]) 
             middle = (start + stop) / 2
             axes.text(middle, 1.015, name, transform=above, ha="center", fontsize=9, color="0.3")
         elif stop == num_labels > start:
-            # The commonest labels are few: their name stands beside the axes' right end.
+            # The commonest labels are few: their name is next to the axes' right end.
             axes.text(1.002, 1.015, name, transform=axes.transAxes, fontsize=9, color="0.3")
         start = stop
     axes.text(

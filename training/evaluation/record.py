@@ -39,11 +39,11 @@ def make_record(
 ) -> dict[str, Any]:
     """Return the record of a measurement of this process, as JSON has it.
 
-    A number that is not finite stands in it as text ("nan", "inf"), for JSON has none such.
+    A number that is not finite is in it as text ("nan", "inf"), for JSON has none such.
 
     Args:
         figures: What was measured, by name.
-        seeds: Of everything random in it; empty where nothing is, or where none is known.
+        seeds: Seeds of everything random in it; empty where nothing is, or where none is known.
         command: What measured; None: this process's command line.
     """
     return {
@@ -98,7 +98,7 @@ def deliver(
         figures: What was measured.
         text: The tables.
         paths: Files written, to be named below the tables.
-        seeds: Of everything random in it.
+        seeds: Seeds of everything random in it.
     """
     written = list(paths)
     if path is not None:
@@ -116,7 +116,7 @@ def command_line(arguments: list[str]) -> str:
     """Return a command line as a person types it in the folder of the source.
 
     Args:
-        arguments: Of the process, with its name first.
+        arguments: Arguments of the process, with its name first.
     """
     program = Path(arguments[0]).resolve()
     if program.suffix != ".py" or program.parent.name == "longtail":

@@ -13,8 +13,8 @@ from jaxtyping import Bool
 from scipy import stats
 
 from longtail.models.errors import DataError
+from longtail.models.metrics import RankedEvaluation, label_f1_at
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.evaluation.metrics import RankedEvaluation, label_f1_at
 
 _ROUNDING = 1e-12  # differences of F1 closer than this are equal
 
@@ -26,8 +26,8 @@ class Comparison:
     Attributes:
         num_compared: What the test counts: labels in the t-test, decisions on which the two
             rankings differ in the sign test.
-        advantage: Of the first ranking: the mean difference of F1 in the t-test, the share of the
-            counted decisions that it got right, minus one half, in the sign test.
+        advantage: Advantage of the first ranking: the mean difference of F1 in the t-test, the
+            share of the counted decisions that it got right, minus one half, in the sign test.
         p_value: Probability of an advantage this large or larger if there were none.
     """
 
@@ -44,7 +44,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     times n - i, and no less than that of a smaller one.
 
     Args:
-        p_values: Of all tests that were made; None, which stays, where one could not be.
+        p_values: p-values of all tests that were made; None, which stays, where one could not be.
     """
     tested = [(p_value, place) for place, p_value in enumerate(p_values) if p_value is not None]
     adjusted: list[float | None] = [None] * len(p_values)

@@ -51,7 +51,7 @@ def fit_short_texts(
         predictor: With calibrations.
         texts: Documents that the model was not trained on.
         truth: Their labels.
-        least_known_words: Of a document; texts with as many stay as they are.
+        least_known_words: Known words of a document; texts with as many stay as they are.
     """
     knots: list[int] = []
     calibrations = predictor.parts.calibrations

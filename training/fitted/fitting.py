@@ -106,7 +106,7 @@ class AnswerCollector(Collector):
         truth: Float32[csr_array, "document label"],
         num_training_documents: int,
     ) -> None:
-        """Begin without any.
+        """Start empty.
 
         Args:
             predictor: The model.
@@ -199,7 +199,7 @@ class PartFitting(Generic[Value]):
         """Return what the part is worth on documents.
 
         Args:
-            value: Of the model.
+            value: The model's value.
             scorer: The one that answers.
             documents: What it answers.
             measured_on: Names the documents: fingerprint of the corpus, and the split.

@@ -11,7 +11,7 @@ right or a wrong one. So given how many there are, n, the number of right ones i
 P(Bin(n, 1 - q) <= number of wrong ones) is an exact p-value of "the precision is at most q".
 Thresholds are tested in a fixed order, from high to low. A rejected hypothesis hands its share of
 the error on to the next one, so that their number needs no correction; where one is not rejected,
-its share is lost. As too few labels lie above a very high threshold to say anything, the error
+its share is lost. As too few labels are above a very high threshold to say anything, the error
 enters in parts, at four thresholds (a graphical procedure of Bretz, Maurer, Brannath & Posch 2009).
 
 Of delta = 1 - confidence each band has an equal share (Bonferroni). Of this, the places of a band
@@ -97,7 +97,8 @@ class AnsweredBand:
     """The answered labels of one band, the best ones of each document first.
 
     Attributes:
-        probabilities: Of its labels; 0 behind the last one, and where no label is accepted.
+        probabilities: Probabilities of its labels; 0 behind the last one, and where no label is
+            accepted.
         is_right: Whether the document carries them.
         num_true: Labels of the band that each document carries.
         mean: Labels of the band in a training document.
@@ -215,7 +216,7 @@ def safe_thresholds(
     """Return thresholds that all keep a precision, but for a probability of `error`.
 
     Args:
-        probabilities: Of one label of each document; 0 where there is none.
+        probabilities: Probabilities of one label of each document; 0 where there is none.
         is_right: Whether the document carries it.
         level: The precision.
         error: Probability, at most, that the precision above one of them is lower.

@@ -69,7 +69,7 @@ def fit_tree(
         num_components: Principal components k that the tree reads.
         regulariser: lambda_n, above zero; None: the best power of ten by cross-validation over the
             documents, in three more fits for every power tried.
-        seed: Of the cross-validation's folds; nothing else is random.
+        seed: Seed of the cross-validation's folds; nothing else is random.
     """
     if (dim := vectors.shape[1]) < num_components:
         raise ConfigError(

@@ -354,6 +354,6 @@ def _stable_order(numbers: Int64[Tensor, item], num_nodes: int) -> Int64[Tensor,
 
 
 def _ends(counts: Int64[Tensor, item], items: list[int]) -> list[int]:
-    """Return how many parts come before each of these items, each having so many."""
+    """Return how many parts come before each item, given the number of parts of each."""
     before = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return before[torch.tensor(items)].tolist()

@@ -39,12 +39,12 @@ class AliasTable:
     def of(cls, probabilities: Float64[np.ndarray, label], device: str) -> AliasTable:
         """Build the table in O(L log L), without a loop over labels.
 
-        Labels in need (below 1/L) and labels in plenty (above) stand in two queues. A giver fills
+        Labels in need (below 1/L) and labels in plenty (above) are in two queues. A giver fills
         the next cell in need until it has no more than its own cell; what it then lacks itself the
         next giver fills. So who fills which cell follows from the running sums of need and plenty.
 
         Args:
-            probabilities: Of all labels, not negative, not all 0; scaled to sum to 1.
+            probabilities: Probabilities of all labels, not negative, not all 0; scaled to sum to 1.
             device: Where to draw.
         """
         cells = probabilities * (len(probabilities) / probabilities.sum())
@@ -155,7 +155,7 @@ class UniformSubset:
     ) -> Int64[Tensor, "batch sampled"]:
         """Draw with replacement, and keep each row's first m labels without repeats.
 
-        A row that has not so many is drawn again. Whether it has does not depend on which labels
+        A row that has fewer is drawn again. Whether it has does not depend on which labels
         they are, so subsets stay equally likely.
         """
         drawn = torch.randint(

@@ -36,7 +36,8 @@ class HardNegatives:
     A document without a list gets uniform draws alone.
 
     Attributes:
-        hard: Of every document of the corpus, padded with `NO_LABEL`, as of `hard_negatives`.
+        hard: Hard negatives of every document of the corpus, padded with `NO_LABEL`, as of
+            `hard_negatives`.
         share: Probability that a draw comes from the list, 0 to 1; with 1, labels outside it are
             never drawn.
         num_labels: L.
@@ -81,7 +82,7 @@ class _Lists:
     """The hard negatives of a batch.
 
     Attributes:
-        labels: Of each pair's document, `NO_LABEL` at the end.
+        labels: Labels of each pair's document, `NO_LABEL` at the end.
         sizes: How long each list is, at least 1.
         shares: How often each is drawn from: 0 where it is empty.
         num_labels: L.
@@ -222,7 +223,7 @@ def draw_with_replacement(
 
     Args:
         weights: At least 0, and not all 0 in any row.
-        num_draws: Of each row.
+        num_draws: Number of draws for each row.
         generator: On the device of the weights.
     """
     if _is_on_cpu(weights):

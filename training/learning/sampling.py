@@ -126,7 +126,8 @@ def step_generator(rng: np.random.Generator, device: str) -> torch.Generator:
     """Return the generator of a step's draws.
 
     Args:
-        rng: Of the step, seeded by run, stage and step number; advanced by one number.
+        rng: Random numbers of the step, seeded by run, stage and step number; advanced by one
+            number.
         device: Where to draw; the same seed draws other labels on another kind of device.
     """
     return torch.Generator(device).manual_seed(int(rng.integers(2**63)))
@@ -144,7 +145,7 @@ def draw_each(
         pairs: What to draw for.
         num_draws: m, negatives a pair, with replacement.
         sample: Draws one label for each row of the pairs that it is given.
-        log_q: Of labels, before anything is excluded.
+        log_q: log q of labels, before anything is excluded.
     """
     log_rest, log_q_positive = _log_q_of_pairs(pairs, log_q)
     rows = torch.arange(len(pairs.labels), device=pairs.labels.device)
@@ -181,7 +182,7 @@ def draw_shared(
     Args:
         pairs: What they are drawn for.
         labels: Drawn from q.
-        log_q: Of labels, before anything is excluded.
+        log_q: log q of labels, before anything is excluded.
     """
     log_rest, log_q_positive = _log_q_of_pairs(pairs, log_q)
     return Negatives(

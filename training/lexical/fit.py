@@ -1,7 +1,7 @@
 """Fitting the scorer `names`: one classifier that tells right finds of label names from wrong ones.
 
 A label's own documents must not vote for its name: a document's matches are described by how often
-names were right in the other folds of the training documents. Labels of which all documents lie in
+names were right in the other folds of the training documents. Labels of which all documents are in
 one fold are there what labels without documents are later, in the right proportion.
 """
 
@@ -36,7 +36,7 @@ from longtail.models.lexical.name_model import NameModel
 from longtail.models.lexical.terms import LabelTerms, names_of, rising
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _NUM_FOLDS = 5
 _MAX_DOCUMENTS = 20_000
 """Whose matches the classifier learns from, at most; finds are counted in all documents."""
 _MAX_MATCHES = 300_000
-"""That the classifier learns from: of so many of these documents."""
+"""Matches that the classifier learns from, of as many of these documents as give them."""
 _MAX_KEPT = 50_000_000
 """Words of the training documents that are kept between the two passes, at most; the documents
 behind them are read again."""
@@ -72,7 +72,7 @@ class _Found:
     """What was found in the training documents.
 
     Attributes:
-        histories: Of each fold.
+        histories: Histories of the labels, for each fold.
         parts: Seen features, labels, kinds, fold and truth of the matches to learn from, and the
             places of their documents in a random order.
     """
@@ -86,10 +86,8 @@ class NamesFitting(Fitting):
 
     name = NAMES
 
-    def fit(
-        self, on: TrainingDocuments, settings: None, before: NameModel | None
-    ) -> NameModel | None:
-        """Return the model, with the classifier of the one of before, or the latter."""
+    def fit(self, on: FittedOn, settings: None, before: NameModel | None) -> NameModel | None:
+        """Return the model with the previous classifier, or the previous model itself."""
         del settings
         tfidf = on.sparse.tfidf
         found = fit_name_model(
@@ -116,8 +114,8 @@ def fit_name_model(
         texts: Gives the texts of the training documents; called twice.
         truth: Their labels.
         catalogue: All labels.
-        languages: Of texts and names (`longtail.models.scorers.word_forms`).
-        seed: Of the folds, and of the documents that are learned from.
+        languages: Languages of texts and names (`longtail.models.scorers.word_forms`).
+        seed: Seed of the folds, and of the documents that are learned from.
         removes_markup: Whether texts are read without HTML.
         trees: The classifier, where it is not to be fitted, as most of these documents taught it.
 
@@ -331,7 +329,7 @@ def count_words(
     Args:
         texts: Training documents, as the words read them.
         catalogue: The labels.
-        words: Of their names.
+        words: Words of their names.
         terms: The names as these words; None: they are read.
     """
     return counts_of(texts, words, pairs_of(terms or LabelTerms.of(catalogue, words)))

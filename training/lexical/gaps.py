@@ -77,7 +77,7 @@ class GapFinder:
         return sorted(gaps, key=lambda gap: -gap.num_documents)
 
     def _keyphrases(self, documents: Documents, least: int) -> Iterator[tuple[str, Words]]:
-        counts: dict[Words, int] = {}  # documents of each phrase that so many have
+        counts: dict[Words, int] = {}  # documents of each phrase that enough have
         for size in range(1, _MAX_WORDS + 1):  # a phrase has no more than its parts
             of_size = Counter(
                 words

@@ -25,7 +25,7 @@ from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import WORD_VECTORS
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_vectors import EXACT_DIM, WordVectors, names_of
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -33,12 +33,14 @@ logger = logging.getLogger(__name__)
 _SCALE = 16.0
 """s: the temperature of the softmax is 1/s."""
 _RATE, _DECAY, _TINY = 3e-3, 0.999, 1e-8
-_NUM_DRAWN = 4000
+_NUM_DRAWN = 1000
 """Labels drawn in a step; of no more labels than this, all are taken."""
+_EPOCHS_AGAIN = 1
+"""Passes over all documents, where the vectors before are those of most of them."""
 _LEAST_STEPS, _FEWEST, _MOST = 200, 32, 256
 """Steps of an epoch, where documents are few, and documents of a step."""
 _OWN_LENGTH = np.float32(0.1)
-"""Of f_y at the start, so that a label without a known word in its names has a direction."""
+"""Length of f_y at the start, so that a label without a known word in its names has a direction."""
 _BLOCK = 4096
 
 
@@ -48,7 +50,7 @@ class WordVectorsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dim: Annotated[int, Field(ge=8, le=EXACT_DIM)] = 256
-    epochs: Annotated[int, Field(ge=1, le=100)] = 6
+    epochs: Annotated[int, Field(ge=1, le=100)] = 4
 
 
 class WordVectorsFitting(Fitting):
@@ -58,14 +60,20 @@ class WordVectorsFitting(Fitting):
     settings = WordVectorsSettings
 
     def fit(
-        self, on: TrainingDocuments, settings: WordVectorsSettings, before: WordVectors | None
+        self, on: FittedOn, settings: WordVectorsSettings, before: WordVectors | None
     ) -> WordVectors | None:
-        """Return the vectors; None where no document has a label."""
-        del before
+        """Return the vectors, or those before trained further; None where no document has a label.
+
+        What a part of the documents taught needs fewer passes over all of them.
+        """
         if not on.truth.nnz:
             return None
+        if before is not None:
+            settings = settings.model_copy(update={"epochs": min(settings.epochs, _EPOCHS_AGAIN)})
         tfidf = on.sparse.tfidf
-        return fit_word_vectors(on.features, on.truth, on.catalogue, tfidf, settings, on.seed)
+        return fit_word_vectors(
+            on.features, on.truth, on.catalogue, tfidf, settings, on.seed, start=before
+        )
 
 
 def fit_word_vectors(
@@ -75,6 +83,8 @@ def fit_word_vectors(
     tfidf: TfidfModel,
     settings: WordVectorsSettings,
     seed: int,
+    *,
+    start: WordVectors | None = None,
 ) -> WordVectors:
     """Return vectors trained by `settings.epochs` passes over the documents.
 
@@ -82,21 +92,24 @@ def fit_word_vectors(
         features: Tf-idf of the documents.
         truth: Ones where a document carries a label.
         catalogue: The labels with their names.
-        tfidf: Of the features.
+        tfidf: Tf-idf model of the features.
         settings: Dimensions and epochs.
-        seed: Of the first vectors, the order of documents and the labels that are drawn.
+        seed: Seed of the first vectors, the order of documents and the labels that are drawn.
+        start: Vectors of the same labels to begin with; None: random ones.
     """
     rng = np.random.default_rng(seed)
     names = csr_array(tfidf.transform(map(names_of, catalogue)))
     training = _Training(features, truth, names, settings.dim, rng)
+    if start is not None and start.words.dim == settings.dim:
+        training.begin_with(start, tfidf)
     labelled = np.flatnonzero(np.diff(truth.indptr))
     size = int(np.clip(len(labelled) // _LEAST_STEPS, _FEWEST, _MOST))
     total = settings.epochs * len(labelled)
     with progress_bar(total=total, desc=WORD_VECTORS, unit="document") as bar:
         for epoch in range(settings.epochs):
             order, loss = rng.permutation(labelled), 0.0
-            for start in range(0, len(order), size):
-                some = order[start : start + size]
+            for first in range(0, len(order), size):
+                some = order[first : first + size]
                 loss += training.step(some) * len(some)
                 bar.update(len(some))
             logger.info("%s: epoch %d, loss %.4f", WORD_VECTORS, epoch + 1, loss / len(order))
@@ -147,6 +160,16 @@ class _Training:
         self._carried = np.flatnonzero(counts)
         self._cumulative = np.cumsum(np.sqrt(counts[self._carried]))
 
+    def begin_with(self, start: WordVectors, tfidf: TfidfModel) -> None:
+        """Take vectors of words that both know, and of labels: f_y = u(y) - unit(sum_w n_w e_w)."""
+        column_of = {token: column for column, token in enumerate(start.tfidf.tokens)}
+        known = [row for row, token in enumerate(tfidf.tokens) if token in column_of]
+        columns = [column_of[tfidf.tokens[row]] for row in known]
+        self._words.values[known] = _floats(start.words.take(columns))
+        carried = self._carried[start.labels.scales[self._carried] > 0]
+        of_names = _floats(start.names.take(carried))
+        self._own.values[carried] = _floats(start.labels.take(carried)) - of_names
+
     def step(self, documents: Int64[np.ndarray, batch]) -> float:
         """Update the vectors by the gradients of some documents; return their mean loss."""
         truth = self._truth[documents]
@@ -185,6 +208,11 @@ class _Training:
         lengths = np.linalg.norm(words, axis=1).astype(np.float32)
         scaled = ByteVectors(units.bytes, units.scales * lengths)
         return WordVectors(scaled, of_labels, ByteVectors.rounded(of_names), tfidf)
+
+
+def _floats(vectors: ByteVectors) -> Float32[np.ndarray, "row dim"]:
+    found: Float32[np.ndarray, "row dim"] = vectors.scales[:, None] * vectors.bytes
+    return found
 
 
 def _softmax(

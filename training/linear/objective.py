@@ -65,7 +65,7 @@ class ProjectedTree:
 
     Attributes:
         tree: Draws.
-        features: Of every document, from `tree.project`.
+        features: Features of every document, from `tree.project`.
         num_draws: m, a pair.
     """
 
@@ -125,7 +125,7 @@ def fit_ridge(
     that carry each label less its score of the mean vector.
 
     Args:
-        vectors: Of the documents, all of one length, which lambda is relative to.
+        vectors: The documents' vectors, all of one length, which lambda is relative to.
         truth: Ones where a document carries a label.
     """
     labels = np.unique(truth.indices).astype(np.int64)

@@ -71,8 +71,8 @@ class AdagradRows:
 
         Args:
             rows: What to change; distinct.
-            gradient: Of each row.
-            learning_rate: rho: at most so much the first step changes an entry.
+            gradient: Gradient of each row.
+            learning_rate: rho, the largest change of an entry in the first step.
         """
         squares = self.squares.index_select(0, rows).addcmul_(gradient, gradient)
         change = gradient / squares.sqrt()
@@ -98,7 +98,7 @@ class LinearOptions:
         prior_variance: sigma_0^2 of a Gaussian prior on weights and biases; it pulls, by a share
             batch / (pairs x sigma_0^2), the rows that a step changes, as in the published
             code of Ruiz et al. 2018; None: no prior.
-        seed: Of the orders and the draws.
+        seed: Seed of the orders and the draws.
         device: "cpu" or "cuda".
     """
 

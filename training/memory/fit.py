@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
+from longtail.models.metrics import join_truth, ndcg_at
 from longtail.models.names import NEIGHBOURS
-from longtail.training.evaluation.metrics import join_truth, ndcg_at
-from longtail.training.fitting import DevDocuments, Fitting, TrainingDocuments
+from longtail.training.fitting import DevDocuments, FittedOn, Fitting
 
 logger = logging.getLogger(__name__)
 _CUT_OFF = 5
@@ -44,9 +44,7 @@ class NeighboursFitting(Fitting):
 
     name = NEIGHBOURS
 
-    def fit(
-        self, on: TrainingDocuments, settings: None, before: NeighbourMemory | None
-    ) -> NeighbourMemory:
+    def fit(self, on: FittedOn, settings: None, before: NeighbourMemory | None) -> NeighbourMemory:
         """Return the memory of the documents."""
         del settings
         if before is None:

@@ -16,7 +16,7 @@ from sklearn.cluster import MiniBatchKMeans
 from longtail.models.memory.memory import ordered
 from longtail.models.memory.vectors import ByteVectors, Clusters, VectorMemory
 from longtail.models.names import WORD_NEIGHBOURS, WORD_VECTORS
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,7 @@ class WordNeighboursFitting(Fitting):
 
     name = WORD_NEIGHBOURS
 
-    def fit(
-        self, on: TrainingDocuments, settings: None, before: VectorMemory | None
-    ) -> VectorMemory | None:
+    def fit(self, on: FittedOn, settings: None, before: VectorMemory | None) -> VectorMemory | None:
         """Return the memory; None where there are no such vectors."""
         del settings, before
         if (words := on.models.get(WORD_VECTORS)) is None:
@@ -53,9 +51,9 @@ def vector_memory(
     """Return a memory of the documents that have a label to lend.
 
     Args:
-        vectors: Of the documents.
+        vectors: The documents' vectors.
         truth: Ones where a document carries a label.
-        ids: Of the documents.
+        ids: The documents' ids.
     """
     kept = np.flatnonzero(np.diff(truth.indptr)).astype(np.int64)
     clusters = None
@@ -75,8 +73,8 @@ def vector_memory(
 def clustered(vectors: ByteVectors) -> tuple[Int64[np.ndarray, row], Clusters]:
     """Return an order of very many vectors by cluster, and the clusters of the ordered vectors.
 
-    So many clusters are looked at that `LEAST_RECALL` of the nearest vectors of a sample of the
-    vectors are found.
+    The number of clusters searched is the smallest that was tried and finds `LEAST_RECALL` of the
+    nearest vectors of a sample of the vectors.
     """
     rng = np.random.default_rng(0)
     num_clusters = int(4 * np.sqrt(vectors.num_rows))
@@ -107,7 +105,7 @@ def clustered(vectors: ByteVectors) -> tuple[Int64[np.ndarray, row], Clusters]:
 
 
 def _centroids(vectors: Float32[np.ndarray, "row dim"], num_clusters: int) -> ByteVectors:
-    """Return about so many centres of k-means: of few large clusters, then within each of them.
+    """Return about `num_clusters` centres of k-means: of few large clusters, then within each.
 
     In one step the time grows with the number of clusters, in two with its root.
     """

@@ -31,7 +31,7 @@ class BatchPlan:
         batch_tokens: Tokens a batch with its padding, at most, in batches of documents of similar
             length; None: documents come together whatever their length. At least the greatest
             length.
-        seed: Of the stage; the order of an epoch follows from it and the number of the epoch.
+        seed: The stage's seed; the order of an epoch follows from it and the number of the epoch.
         max_steps: Steps after which the stage ends, within its epochs; None: with the last epoch.
     """
 

@@ -20,7 +20,7 @@ from longtail.training.runtime.distributed import Machine, find_machine
 from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.run_log import progress_bar
 
-_PART_SIZE = 2**14  # documents whose vectors lie in one file
+_PART_SIZE = 2**14  # documents whose vectors are in one file
 
 
 def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
@@ -48,7 +48,7 @@ def vectors_of_texts(
 def encode_documents(
     encoder: DualEncoder, documents: TokenizedTexts, *, pad_id: int, device: str, folder: Path
 ) -> Float32[np.ndarray, "document dim"]:
-    """Return phi_doc of the training documents; parts that lie in the folder are not made again."""
+    """Return phi_doc of the training documents; parts that are in the folder are not made again."""
     folder.mkdir(parents=True, exist_ok=True)
     vectors = np.empty((len(documents), encoder.dim), dtype=np.float32)
     with progress_bar(total=len(documents), desc="vectors", unit="doc") as bar:

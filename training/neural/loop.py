@@ -116,9 +116,9 @@ class Stages:
 
     Attributes:
         texts: What they read.
-        seed: Of the run.
+        seed: The run's seed.
         machine: Where to compute. Of several processes the first one alone writes.
-        folder: Of the run; each stage keeps its checkpoints in a folder of its name there.
+        folder: The run's folder; each stage keeps its checkpoints in a folder of its name there.
     """
 
     texts: TrainingTexts
@@ -130,7 +130,7 @@ class Stages:
         """Train one stage to its end, from its newest checkpoint if it has one.
 
         Args:
-            name: Of the stage; seeds its randomness and stands in the progress.
+            name: The stage's name; it seeds its randomness and is shown in the progress.
             model: Trained in place, on the machine's device.
             step: The loss of a batch.
             config: Epochs, batch size and rates.

@@ -93,7 +93,7 @@ class TrainingTexts:
 
 
 def freeze_layers(encoder: DualEncoder, count: int) -> None:
-    """Keep the lowest layers of the transformer, and all that lies below them, as they are.
+    """Keep the lowest layers of the transformer, and all that is below them, as they are.
 
     Below are the embeddings with their positions and norms: were one of them trained, every step
     would still go back through the frozen layers. With a count of 0 everything is trained.
@@ -180,9 +180,9 @@ def set_rates(optimizer: torch.optim.Optimizer, number: int, total: int) -> None
     """Give every group its rate in a step: a linear rise to its peak, then a fall towards zero.
 
     Args:
-        optimizer: Of `make_optimizer`.
+        optimizer: The result of `make_optimizer`.
         number: Steps taken before this one.
-        total: Of the stage.
+        total: The stage's number of steps.
     """
     warmup = WARMUP_SHARE * total
     rise = (number + 1) / warmup

@@ -89,7 +89,7 @@ def retrieval_step(
         texts: Documents and label descriptions.
         subsets: Draws S_b.
         machine: Where to compute.
-        loss: Of the scores; L_dual in the paper.
+        loss: Loss of the scores; L_dual in the paper.
         keep_classifier: Add the classifier's loss over the same documents and all labels, so that
             it stays in step with the moving document vectors.
     """
@@ -139,7 +139,7 @@ class PairBatches:
     Attributes:
         truth: Labels of the training documents.
         exclude: Labels that are no negatives of a pair.
-        most: Pairs a batch; of more, so many are chosen at random. None: all.
+        most: Pairs a batch; of more, these are chosen at random. None: all.
     """
 
     truth: Float32[csr_array, "document label"]
@@ -221,9 +221,9 @@ def encoder_inputs(
         model: With the trained classifier.
         texts: Documents and label descriptions.
         hard: Hard negatives of each document.
-        config: Of the stage.
+        config: The stage's configuration.
         machine: Where to compute.
-        seed: Of the run.
+        seed: The run's seed.
         folder: For the document vectors that a label tree is fitted to.
     """
     distribution = None if config.negatives is None else config.negatives.distribution

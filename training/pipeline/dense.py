@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +10,14 @@ import numpy as np
 from jaxtyping import Float32
 from joblib import cpu_count
 from scipy.sparse import csr_array
-from transformers import TokenizersBackend
 
-from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.dual_encoder import encode_all
-from longtail.models.encoders.families import num_positions
-from longtail.models.encoders.pretrained import EncoderSource, find_encoder
-from longtail.models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
-from longtail.models.errors import ConfigError
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR
 from longtail.models.parts.dense_parts import DenseParts
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.sparse import SparseModel, SparseSource
@@ -41,111 +32,9 @@ from longtail.training.neural.document_vectors import encode_documents, inferenc
 from longtail.training.neural.model import (
     DeplModel,
     TrainingTexts,
-    checkpoint_gradients,
-    freeze_layers,
 )
-from longtail.training.pipeline.encoder_start import load_encoder
-from longtail.training.runtime.distributed import ALONE, Machine, Processes, find_machine
+from longtail.training.pipeline.encoder_start import DenseStart
 from longtail.training.runtime.run_log import progress_bar, stage_cost
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DenseStart:
-    """What the dense half starts from.
-
-    Attributes:
-        source: Where the encoder lies.
-        machine: Where and how precisely it is trained.
-        tokenizer: The encoder's.
-        model: The encoder and a classifier at the labels' priors; trained in place.
-        prefixes: Put before documents and label texts.
-        finished: The models of a version whose encoder it is; None: it is to be trained.
-    """
-
-    source: EncoderSource
-    machine: Machine
-    tokenizer: TokenizersBackend
-    model: DeplModel
-    prefixes: Prefixes
-    finished: Mapping[str, Any] | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the encoder is that of a version, and stays as it is."""
-        return self.finished is not None
-
-    def info(self, dense: DenseParts) -> EncoderInfo:
-        """Return what a manifest says of the encoder."""
-        head = dense.encoder.head
-        return EncoderInfo(
-            name=self.source.name,
-            dim=dense.encoder.dim,
-            max_tokens=dense.max_tokens,
-            sha256=self.source.sha256,
-            document_prefix=self.prefixes.document,
-            label_prefix=self.prefixes.label,
-            document_pooling=head.document_pooling,
-            activation=head.activation,
-            is_normalized=head.is_normalized,
-            is_tuned=dense.is_tuned,
-        )
-
-
-def start_dense(
-    config: TrainingConfig,
-    truth: Float32[csr_array, "document label"],
-    processes: Processes = ALONE,
-) -> DenseStart:
-    """Find the encoder and return the untrained model."""
-    config.retrieval.check(truth.shape[1])
-    if LINEAR in config.scorers:
-        linear = config.linear.fitted_to(len(np.unique(truth.indices)))
-        if linear.learning is not None:
-            linear.learning.check(truth.shape[1], num_hard=0)
-    machine = find_machine(config.precision, processes)
-    source = find_encoder(config.encoder)
-    found = load_encoder(source, config)
-    tokenizer, encoder = found.tokenizer, found.encoder
-    most_tokens = num_positions(encoder.transformer)
-    for name, expected in (
-        ("document_max_tokens", config.document_max_tokens),
-        ("descriptions.max_tokens", config.descriptions.max_tokens),
-    ):
-        if expected > most_tokens:
-            raise ConfigError(
-                f"{name} is {expected}, but encoder {source.name!r} reads at most "
-                f"{most_tokens} tokens"
-            )
-    freeze_layers(encoder, config.frozen_layers)
-    if config.gradient_checkpointing:
-        checkpoint_gradients(encoder)
-    model = DeplModel(encoder, _priors(truth)).to(machine.device)
-    return DenseStart(source, machine, tokenizer, model, found.prefixes)
-
-
-def start_finished(
-    bundle: Bundle,
-    parts: ModelParts,
-    config: TrainingConfig,
-    truth: Float32[csr_array, "document label"],
-) -> DenseStart:
-    """Return a start that is done: the encoder of a version.
-
-    Args:
-        bundle: The version.
-        parts: What it holds, an encoder among it.
-        config: Of the run.
-        truth: The labels of its documents.
-    """
-    dense, said = parts.dense, bundle.manifest.encoder
-    assert dense is not None and said is not None  # both or neither: see `check_parts`
-    machine = find_machine(config.precision)
-    model = DeplModel(dense.encoder, _priors(truth)).to(machine.device)
-    source = EncoderSource(said.name, bundle.encoder_folder, said.sha256)
-    prefixes = Prefixes(said.document_prefix, said.label_prefix)
-    return DenseStart(source, machine, dense.tokenizer, model, prefixes, parts.models)
 
 
 def read_training_texts(
@@ -284,11 +173,3 @@ def _trained_classifier(
     weight = model.classifier.weight.detach().cpu().numpy()
     bias = model.classifier.bias.detach().cpu().numpy()
     return LinearScorer(LinearModel(weight[labels], bias[labels], labels), "none")
-
-
-def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, label]:
-    """Return the share of documents with each label, half a document added on either side."""
-    num_documents, num_labels = truth.shape
-    counts = np.bincount(truth.indices, minlength=num_labels).astype(np.float32)
-    shares: Float32[np.ndarray, label] = (counts + 0.5) / np.float32(num_documents + 1)
-    return shares

@@ -1,8 +1,8 @@
-"""The dense half of a run, from its start to its parts; whoever imports this imports PyTorch."""
+"""The dense half of a run, from its start to its parts; importing it imports PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from longtail.models.names import CLASSIFIER
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.markup import without_markup
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.learning.objectives import make_objective, make_subset_loss
 from longtail.training.neural.batching import LabelSubsets
 from longtail.training.neural.loop import Stages
@@ -31,16 +31,19 @@ from longtail.training.neural.steps import (
     start_scores,
 )
 from longtail.training.pipeline.dense import (
-    DenseStart,
     find_label_subsets,
     finish_dense,
     read_training_texts,
-    start_dense,
 )
-from longtail.training.pipeline.encoder_check import check_encoder
 from longtail.training.pipeline.encoder_free import EncoderFree
-from longtail.training.pipeline.encoder_start import keep_embeddings, kept_pieces, tokenizer_of
-from longtail.training.runtime.distributed import ALONE, Machine, Processes
+from longtail.training.pipeline.encoder_start import (
+    DenseStart,
+    keep_embeddings,
+    kept_pieces,
+    start_dense,
+    tokenizer_of,
+)
+from longtail.training.runtime.distributed import Machine, Processes
 from longtail.training.runtime.run_log import stage_cost
 
 
@@ -59,27 +62,10 @@ class TrainingInputs:
     kept: Int64[np.ndarray, kept] | None = None
 
 
-def tried_start(
-    config: TrainingConfig, corpus: Dataset, sample: Sequence[str], processes: Processes | None
-) -> DenseStart:
-    """Return what the dense half starts from, once it is tried on training documents.
-
-    Args:
-        config: Of the run.
-        corpus: With a training split.
-        sample: Training texts from all over the corpus, none of them blank.
-        processes: The processes that train together; None: this one is alone.
-    """
-    with Machine.reproducible():
-        start = start_dense(config, corpus.split("train").scan().labels, processes or ALONE)
-        check_encoder(start.source.name, start.tokenizer, config, sample)
-    return start
-
-
 def train_dense(
     start: DenseStart,
     config: TrainingConfig,
-    corpus: Dataset,
+    documents: TrainingDocuments,
     found: EncoderFree,
     folder: Path,
 ) -> tuple[DenseParts, dict[str, Any]]:
@@ -90,11 +76,11 @@ def train_dense(
     with stage_cost(folder, "tokens and hard negatives"):
         kept = None
         if not start.is_finished:
-            kept = kept_pieces(start.tokenizer, _encoded(start, config, corpus, found.catalogue))
+            kept = kept_pieces(start.tokenizer, _encoded(start, config, documents, found.catalogue))
         if kept is not None:
             start = replace(start, tokenizer=tokenizer_of(start.tokenizer, kept))
-        documents = corpus.split("train").texts()
-        texts = read_training_texts(start, config, documents, found.catalogue, found.truth)
+        read = documents.train.texts()
+        texts = read_training_texts(start, config, read, found.catalogue, found.truth)
         subsets = None
         if config.is_tuned and not start.is_finished:
             subsets = find_label_subsets(
@@ -103,16 +89,19 @@ def train_dense(
     inputs = TrainingInputs(texts, subsets, kept)
     start.machine.processes.from_first(lambda: inputs)
     train_stages(start, inputs, config, folder)
-    ids = [document.id for document in corpus.split("train")]
+    ids = [document.id for document in documents.train]
     return finish_dense(start, texts, ids, config, folder)
 
 
 def _encoded(
-    start: DenseStart, config: TrainingConfig, corpus: Dataset, catalogue: LabelCatalogue
+    start: DenseStart,
+    config: TrainingConfig,
+    documents: TrainingDocuments,
+    catalogue: LabelCatalogue,
 ) -> Iterator[str]:
     """Give all texts of train and dev, and of the labels, as the encoder reads them, but uncut."""
-    for name in {"train", "dev"} & set(corpus.split_names):
-        for text in corpus.split(name).texts():
+    for split in filter(None, (documents.train, documents.dev)):
+        for text in split.texts():
             yield start.prefixes.document + (without_markup(text) if config.remove_markup else text)
     for label in catalogue:
         yield start.prefixes.label + label.pseudo_description
@@ -143,9 +132,9 @@ def train_stages(
     Args:
         start: Its model is trained in place, by all processes of its machine, which then part.
         inputs: What is read; the same in all processes.
-        config: Of both stages.
-        folder: Of the run; each stage keeps its checkpoints there, and resumes after the newest.
-            Of the other processes than the first: a folder for what none will need.
+        config: Configuration of both stages.
+        folder: The run's folder; each stage keeps its checkpoints there, and resumes after the
+            newest. Of the other processes than the first: a folder for what none will need.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
     if inputs.kept is not None:

@@ -15,7 +15,8 @@ import copy
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +27,18 @@ from scipy.sparse import csr_array
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.names import ENSEMBLE, FAST, Precision
+from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.assess import assess, split_batches
+from longtail.training.assessment.assess import (
+    KS,
+    MAX_K,
+    rank_batches,
+    rows_of,
+    split_batches,
+)
 from longtail.training.calibration.ensemble import (
     Blending,
     blending_from_json,
@@ -46,7 +53,9 @@ from longtail.training.calibration.scored_pairs import (
     spread_rows,
 )
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.documents import TrainingDocuments
+from longtail.training.data.splits import Split
+from longtail.training.evaluation.by_frequency import evaluate
 from longtail.training.fitted.registry import with_fitted
 from longtail.training.runtime.kept import kept, kept_text
 from longtail.training.runtime.run_log import stage_cost
@@ -167,9 +176,8 @@ class OnDev(NamedTuple):
 
 
 def finish_on_dev(
-    corpus: Dataset,
+    documents: TrainingDocuments,
     parts: ModelParts,
-    num_training_documents: int,
     scorers: Collection[str],
     folder: Path,
     *,
@@ -177,21 +185,30 @@ def finish_on_dev(
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
 
+    Without documents to choose by, it is the model as it was.
+
     Args:
-        corpus: With a dev split.
+        documents: Those of the run.
         parts: The model, without them.
-        num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
-        folder: Of the run; what was fitted there is not fitted again.
+        folder: The run's folder; what was fitted there is not fitted again.
         precision: What its encoder computes in.
     """
+    if documents.dev is None:
+        logger.warning(
+            "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
+            "default scorer is not chosen",
+            documents.corpus.folder,
+        )
+        return parts, OnDev({}, {}, None)
     blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in scorers
     }
     with stage_cost(folder, "probabilities"):
         kept_in = folder / "blending"
-        dev = DevSplit.of(corpus, parts, num_training_documents, kept_in, precision)
+        num_documents = len(documents.train)
+        dev = DevSplit(documents.dev, parts, num_documents, kept_in, precision)
         found = dev.blending(wanted)
         default = dev.default(found)
         parts = with_fitted(parts, dev, found, default.name, kept_in)
@@ -201,52 +218,42 @@ def finish_on_dev(
     return parts, OnDev(metrics, found.thresholds, default)
 
 
-@dataclass(slots=True)
 class DevSplit:
-    """The dev split, before a model that is trained to its end.
+    """The dev split, ranked by every scorer of a model that is trained to its end.
 
     What is fitted is kept in a folder, and read where it is there already.
-
-    Attributes:
-        dataset: With a dev split.
-        predictor: The model, without probabilities and ensemble.
-        num_training_documents: For the propensities.
-        parts: Of the model.
-        folder: Keeps what is fitted.
     """
 
-    dataset: Dataset
-    predictor: Predictor
-    num_training_documents: int
-    parts: ModelParts
-    folder: Path
-    _batches: list[TextBatch] = field(default_factory=list)
-    _rankings: Mapping[str, Ranking] = field(default_factory=dict)
-    _pairs: ScoredPairs | None = None
-    _scored_pairs: ScoredPairs | None = None
-
-    @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
+    def __init__(
+        self,
+        split: Split,
         parts: ModelParts,
         num_training_documents: int,
         folder: Path,
         precision: Precision = "float32",
-    ) -> DevSplit:
-        """Make a copy of the model ready to rank, as a service does; nothing is read yet."""
+    ) -> None:
+        """Rank the documents with a copy of the model, as a service does.
+
+        Args:
+            split: The documents.
+            parts: The model, without probabilities and blends.
+            num_training_documents: For the propensities.
+            folder: Keeps what is fitted.
+            precision: What its encoder computes in.
+        """
         if parts.dense is not None:
             encoder = copy.deepcopy(parts.dense.encoder)
             parts = replace(parts, dense=replace(parts.dense, encoder=encoder))
-        predictor = Predictor(parts, precision=precision)
-        if parts.dense is not None and predictor.device == "cpu":
+        self.predictor = Predictor(parts, precision=precision)
+        if parts.dense is not None and self.predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        return cls(dataset, predictor, num_training_documents, parts, folder)
-
-    @property
-    def truth(self) -> Float32[csr_array, "document label"]:
-        """The labels of each document."""
-        return self.dataset.split("dev").scan().labels
+        self.num_training_documents = num_training_documents
+        self.truth: Float32[csr_array, "document label"] = split.scan().labels
+        self._folder = folder
+        self._ranked = PairCollector(self.predictor, self.truth)
+        batches = split_batches(self.predictor, split, "dev")
+        self._batches = list(self._ranked.watch(batches))
+        self._scored: ScoredPairs | None = None
 
     def blending(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         """Return calibrations and blends.
@@ -254,20 +261,20 @@ class DevSplit:
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
         """
-        path = self.folder / "blending.json"
-
-        def fit() -> Blending:
-            return fit_blending(self._dev_ranking(), blends)
-
-        found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
+        found: Blending = kept_text(
+            self._folder / "blending.json",
+            lambda: fit_blending(self._fitted_on, blends),
+            blending_from_json,
+            blending_to_json,
+        )
         return found
 
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""
         blended = self.predictor.with_blending(blending.calibrations, blending.blends)
         return kept(
-            self.folder / "default.json",
-            lambda: choose_default(self._dev_ranking(), blending, blended.scorers.names),
+            self._folder / "default.json",
+            lambda: choose_default(self._fitted_on, blending, blended.scorers.names),
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
@@ -275,14 +282,11 @@ class DevSplit:
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric."""
         predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
-        evaluation = assess(
-            predictor,
-            self.dataset,
-            "dev",
-            num_training_documents=self.num_training_documents,
-            batches=self._batches or None,
-            ranked=self._rankings,
-        ).evaluation
+        counts = predictor.catalogue.training_counts
+        ks = [each for each in KS if each <= len(counts)]
+        rows = rows_of(predictor, RankingOptions(k=min(MAX_K, len(counts))))
+        rankings = rank_batches(predictor, self._batches, rows, self._ranked)
+        evaluation = evaluate(rankings, self.truth, counts, self.num_training_documents, ks)
         table = evaluation.overall_table()
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
         return {
@@ -290,41 +294,31 @@ class DevSplit:
             for name in predictor.scorers.names
         }
 
-    def _dev_ranking(self) -> DevRanking:
-        catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        pairs, counts = self._collected(), catalogue.training_counts
-        unseen = None
+    @cached_property
+    def _fitted_on(self) -> DevRanking:
+        """What calibrations and blends are fitted on."""
+        catalogue, pairs = self.predictor.catalogue, self._ranked.pairs
+        counts, parts, unseen = catalogue.training_counts, self.predictor.parts, None
         if lacks_unseen_labels(pairs, counts):
-            unseen = pairs_without_documents(pairs, self._batches, counts, self.parts)
+            unseen = pairs_without_documents(pairs, self._batches, counts, parts)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
         return DevRanking.of(
-            pairs.of_documents(rows), self.truth[rows], catalogue, num_documents,
+            pairs.of_documents(rows), self.truth[rows], catalogue, self.num_training_documents,
             None if unseen is None else unseen.of_documents(rows),
         )  # fmt: skip
 
     def scored(self, blending: Blending) -> ScoredPairs:
         """Return the pairs with the scores of the blends, too; these are made once."""
-        if self._scored_pairs is None:
-            pairs = self._collected()
+        if self._scored is None:
+            pairs = self._ranked.pairs
             whole = self.predictor.with_blending(blending.calibrations, blending.blends)
             own = {
                 name: score_given(whole, self._batches, pairs.labels, name)
                 for name in blending.blends
             }
-            self._scored_pairs = replace(pairs, scores=pairs.scores | own)
-        return self._scored_pairs
-
-    def _collected(self) -> ScoredPairs:
-        """Return scored pairs of the split, which is read and ranked when first asked for."""
-        if self._pairs is None:
-            collector = PairCollector(self.predictor, self.truth)
-            batches = split_batches(self.predictor, self.dataset, "dev", self.truth.shape[0])
-            self._batches = list(collector.watch(batches))
-            self._rankings = collector.rankings
-            self._pairs = collector.pairs
-        return self._pairs
+            self._scored = replace(pairs, scores=pairs.scores | own)
+        return self._scored
 
     def batches(self) -> Sequence[TextBatch]:
         """Return the documents, ready to be ranked."""
-        self._collected()
         return self._batches

@@ -41,7 +41,7 @@ def check_encoder(
     Args:
         name: What the configuration calls it.
         tokenizer: The encoder's.
-        config: Of the run.
+        config: The run's configuration.
         sample: Training texts from all over the corpus, none of them blank.
     """
     if sample:

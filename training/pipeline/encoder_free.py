@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_forms import WordForms
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.data.languages import LanguageCount
-from longtail.training.fitting import DevDocuments, TrainingDocuments
+from longtail.training.fitting import DevDocuments, FittedOn
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.analyzer import with_analyzer_chosen
@@ -47,7 +47,7 @@ class EncoderFree:
         models: Those of the other scorers, by name; without those of which nothing was learned.
         features: What it reads of the training documents.
         truth: Their labels.
-        config: Of the run, with the cost of the sparse model that was chosen.
+        config: The run's configuration, with the cost of the sparse model that was chosen.
     """
 
     catalogue: LabelCatalogue
@@ -58,54 +58,35 @@ class EncoderFree:
     config: TrainingConfig
 
 
-def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> TrainingConfig:
-    """Return a configuration that says whether HTML is left out of all texts.
-
-    Args:
-        config: Of a run; null leaves it to the texts.
-        share: Of the training documents that have HTML.
-        folder: Of the corpus, for the message.
-    """
-    if config.remove_markup is not None:
-        return config
-    is_removed = share >= _LEAST_MARKUP
-    if is_removed:
+def with_texts_decided(config: TrainingConfig, documents: TrainingDocuments) -> TrainingConfig:
+    """Return a configuration that decides what it leaves to the texts: markup and languages."""
+    decided: dict[str, Any] = {}
+    folder, found = documents.corpus.folder, documents.languages
+    if config.remove_markup is None:
+        decided["remove_markup"] = documents.markup_share >= _LEAST_MARKUP
+    if decided.get("remove_markup"):
         logger.log(
             logging.INFO if _with_markup else logging.WARNING,
             "%s: %.0f%% of the training documents have HTML (tags, or references such as &amp;), "
             "which is left out of all texts (remove_markup: true)",
-            folder, 100 * share,
+            folder, 100 * documents.markup_share,
         )  # fmt: skip
         _with_markup.add(folder)
-    return config.model_copy(update={"remove_markup": is_removed})
-
-
-def with_languages_decided(
-    config: TrainingConfig, found: LanguageCount, names: Iterable[str], folder: Path
-) -> TrainingConfig:
-    """Return a configuration that says which languages the texts are in.
-
-    Args:
-        config: Of a run; null leaves it to the texts.
-        found: The languages of the training documents.
-        names: Of the labels, for the message.
-        folder: Of the corpus, for the message.
-    """
-    if config.languages is not None:
-        return config
-    logger.log(
-        logging.WARNING if WordForms(found.languages).has_stems else logging.INFO,
-        "%s: languages of the training documents: %s; of the labels' names: %s; words are "
-        "compared without inflection as in languages: [%s]",
-        folder, found, LanguageCount.of(names), ", ".join(found.languages),
-    )  # fmt: skip
-    return config.model_copy(update={"languages": found.languages})
+    if config.languages is None:
+        decided["languages"] = found.languages
+        of_names = LanguageCount.of(label.name for label in documents.catalogue)
+        logger.log(
+            logging.WARNING if WordForms(found.languages).has_stems else logging.INFO,
+            "%s: languages of the training documents: %s; of the labels' names: %s; words are "
+            "compared without inflection as in languages: [%s]",
+            folder, found, of_names, ", ".join(found.languages),
+        )  # fmt: skip
+    return config.model_copy(update=decided)
 
 
 def fit_encoder_free(
-    corpus: Dataset,
+    documents: TrainingDocuments,
     config: TrainingConfig,
-    unspaced_share: float,
     folder: Path,
     *,
     engine: LabelEngine = fit_on_threads,
@@ -116,54 +97,59 @@ def fit_encoder_free(
     """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
     Args:
-        corpus: Its training documents are read.
-        config: Of the run.
-        unspaced_share: Of their letters, in scripts without spaces between words.
-        folder: Of the run; a fit that was killed resumes there.
+        documents: The documents to fit on, and to choose by.
+        config: The run's configuration.
+        folder: The run's folder; a fit that was killed resumes there.
         engine: What fits the sparse model.
         suffix: Tells this fit from another one of the same run.
         before: Models of the scorers that there are to be, fitted on a part of the documents; None:
             those of the configuration are fitted for the first time.
         vocabulary: What the sparse model reads; None: it is learned from the documents.
     """
-    training = corpus.split("train")
+    training, dev = documents.train, documents.dev
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
         if vocabulary is not None:  # with the analyzer of the version before
             tfidf, features = vocabulary, vocabulary.transform(training.texts())
         else:
-            chosen = with_analyzer_chosen(corpus, config, folder, engine)
+            chosen = with_analyzer_chosen(documents, config, folder, engine)
             config = config.model_copy(update={"sparse": chosen})
             tfidf, features = fit_tfidf_of(
                 training,
                 config.sparse,
-                unspaced_share,
+                documents.unspaced_share,
                 word_rule_of(training, config),
                 languages=config.languages or (),
                 removes_markup=bool(config.remove_markup),
             )
-    dev = cache(partial(_dev_documents, corpus, tfidf))
+
+    @cache
+    def on_dev() -> DevDocuments | None:
+        if dev is None:
+            return None
+        return DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)
+
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse,
             seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
         )  # fmt: skip
         sparse, settings = with_cost_chosen(
-            sparse, features, truth, dev, config.sparse,
+            sparse, features, truth, on_dev, config.sparse,
             seed=config.seed, folder=folder / "sparse-cost", engine=engine,
         )  # fmt: skip
         config = config.model_copy(update={"sparse": settings})
-        catalogue = related(corpus.catalogue, config.descriptions)
+        catalogue = related(documents.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
     texts = pseudo_descriptions(catalogue, keywords)
-    on = TrainingDocuments(
+    on = FittedOn(
         texts=training.texts,
         ids=lambda: [document.id for document in training],
         features=features,
         truth=truth,
-        catalogue=corpus.catalogue,
+        catalogue=documents.catalogue,
         sparse=sparse,
-        dev=dev,
+        dev=on_dev,
         seed=config.seed,
     )
     models = fit_scorers(
@@ -172,10 +158,3 @@ def fit_encoder_free(
     )  # fmt: skip
     catalogue = catalogue.replaced(pseudo_description=texts)
     return EncoderFree(catalogue, sparse, models, features, truth, config)
-
-
-def _dev_documents(corpus: Dataset, tfidf: TfidfModel) -> DevDocuments | None:
-    if "dev" not in corpus.split_names:
-        return None
-    dev = corpus.split("dev")
-    return DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)

@@ -14,24 +14,28 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float32, Int64
+from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel, TokenizersBackend
 
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.check import check_pooling, is_causal
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.families import VectorHead
+from longtail.models.encoders.families import VectorHead, num_positions
 from longtail.models.encoders.pretrained import (
     MULTILINGUAL_ID,
     PACKAGED,
     EncoderSource,
+    find_encoder,
     load_tokenizer,
     load_transformer,
     num_leading,
@@ -43,10 +47,20 @@ from longtail.models.encoders.sentence_modules import (
 )
 from longtail.models.encoders.tokens import Prefixes
 from longtail.models.errors import ConfigError, LongtailError
-from longtail.models.names import Pooling
+from longtail.models.names import LINEAR, Pooling
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.chunks import chunks
-from longtail.training.runtime.distributed import forked_random
+from longtail.training.neural.model import DeplModel, checkpoint_gradients, freeze_layers
+from longtail.training.pipeline.encoder_check import check_encoder
+from longtail.training.runtime.distributed import (
+    ALONE,
+    Machine,
+    Processes,
+    find_machine,
+    forked_random,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,36 +69,132 @@ _MULTILINGUAL_PREFIXES = Prefixes(document="query: ", label="passage: ")
 
 
 @dataclass(frozen=True, slots=True)
-class StartingEncoder:
-    """What training starts from.
+class DenseStart:
+    """What the dense half starts from.
 
     Attributes:
+        source: Where the encoder lies.
+        machine: Where and how precisely it is trained.
         tokenizer: The encoder's.
-        encoder: The dual encoder.
-        prefixes: Put before its texts.
+        model: The encoder and a classifier at the labels' priors; trained in place.
+        prefixes: Put before documents and label texts.
+        finished: The models of a version whose encoder it is; None: it is to be trained.
     """
 
+    source: EncoderSource
+    machine: Machine
     tokenizer: TokenizersBackend
-    encoder: DualEncoder
+    model: DeplModel
     prefixes: Prefixes
+    finished: Mapping[str, Any] | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the encoder is that of a version, and stays as it is."""
+        return self.finished is not None
+
+    def info(self, dense: DenseParts) -> EncoderInfo:
+        """Return what a manifest says of the encoder."""
+        head = dense.encoder.head
+        return EncoderInfo(
+            name=self.source.name,
+            dim=dense.encoder.dim,
+            max_tokens=dense.max_tokens,
+            sha256=self.source.sha256,
+            document_prefix=self.prefixes.document,
+            label_prefix=self.prefixes.label,
+            document_pooling=head.document_pooling,
+            activation=head.activation,
+            is_normalized=head.is_normalized,
+            is_tuned=dense.is_tuned,
+        )
 
 
-def load_encoder(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
-    """Return the tokenizer of an encoder, and the dual encoder that starts from it."""
-    try:
-        return _loaded(source, config)
-    except Exception as error:  # the libraries raise whatever they meet in foreign files
-        if isinstance(error, LongtailError):  # says what it is already
+def start_dense(
+    config: TrainingConfig,
+    truth: Float32[csr_array, "document label"],
+    processes: Processes | None = None,
+    sample: Sequence[str] = (),
+) -> DenseStart:
+    """Find, load and check the encoder, and return the untrained model.
+
+    Args:
+        config: Of the run.
+        truth: The labels of its documents.
+        processes: Those that train together; None: this one is alone.
+        sample: Training texts, none of them blank, that the tokenizer has to know.
+    """
+    config.retrieval.check(truth.shape[1])
+    if LINEAR in config.scorers:
+        linear = config.linear.fitted_to(len(np.unique(truth.indices)))
+        if linear.learning is not None:
+            linear.learning.check(truth.shape[1], num_hard=0)
+    machine = find_machine(config.precision, processes or ALONE)
+    source = find_encoder(config.encoder)
+    with Machine.reproducible():
+        try:
+            tokenizer, encoder, prefixes = _loaded(source, config)
+        except LongtailError:  # says what it is already
             raise
-        reason = str(error).strip().partition("\n")[0][:200]
-        raise ConfigError(
-            f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
-            f"({type(error).__name__}: {reason}); expected a text encoder that Transformers knows, "
-            "with config.json, *.safetensors and tokenizer.json"
-        ) from error
+        except Exception as error:  # the libraries raise whatever they meet in foreign files
+            reason = str(error).strip().partition("\n")[0][:200]
+            raise ConfigError(
+                f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
+                f"({type(error).__name__}: {reason}); expected a text encoder that Transformers "
+                "knows, with config.json, *.safetensors and tokenizer.json"
+            ) from error
+        most_tokens = num_positions(encoder.transformer)
+        for name, expected in (
+            ("document_max_tokens", config.document_max_tokens),
+            ("descriptions.max_tokens", config.descriptions.max_tokens),
+        ):
+            if expected > most_tokens:
+                raise ConfigError(
+                    f"{name} is {expected}, but encoder {source.name!r} reads at most "
+                    f"{most_tokens} tokens"
+                )
+        freeze_layers(encoder, config.frozen_layers)
+        if config.gradient_checkpointing:
+            checkpoint_gradients(encoder)
+        model = DeplModel(encoder, _priors(truth)).to(machine.device)
+        check_encoder(source.name, tokenizer, config, sample)
+    return DenseStart(source, machine, tokenizer, model, prefixes)
 
 
-def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
+def start_finished(
+    bundle: Bundle,
+    parts: ModelParts,
+    config: TrainingConfig,
+    truth: Float32[csr_array, "document label"],
+) -> DenseStart:
+    """Return a start that is done: the encoder of a version.
+
+    Args:
+        bundle: The version.
+        parts: What it holds, an encoder among it.
+        config: Of the run.
+        truth: The labels of its documents.
+    """
+    dense, said = parts.dense, bundle.manifest.encoder
+    assert dense is not None and said is not None  # both or neither: see `check_parts`
+    machine = find_machine(config.precision)
+    model = DeplModel(dense.encoder, _priors(truth)).to(machine.device)
+    source = EncoderSource(said.name, bundle.encoder_folder, said.sha256)
+    prefixes = Prefixes(said.document_prefix, said.label_prefix)
+    return DenseStart(source, machine, dense.tokenizer, model, prefixes, parts.models)
+
+
+def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, label]:
+    """Return the share of documents with each label, half a document added on either side."""
+    num_documents, num_labels = truth.shape
+    counts = np.bincount(truth.indices, minlength=num_labels).astype(np.float32)
+    shares: Float32[np.ndarray, label] = (counts + 0.5) / np.float32(num_documents + 1)
+    return shares
+
+
+def _loaded(
+    source: EncoderSource, config: TrainingConfig
+) -> tuple[TokenizersBackend, DualEncoder, Prefixes]:
     tokenizer = load_tokenizer(source.folder)
     # The packaged one is used as DEPL uses BERT, which all published figures are of.
     is_depl = config.encoder == PACKAGED and config.is_tuned
@@ -102,7 +212,7 @@ def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
     prefixes = _prefixes(source, modules, config)
     _check_prefixes(source, tokenizer, prefixes, modules, config)
     logger.info("encoder %r: %s, %s", source.name, head, prefixes)
-    return StartingEncoder(tokenizer, encoder, prefixes)
+    return tokenizer, encoder, prefixes
 
 
 @torch.no_grad()
@@ -121,7 +231,7 @@ def _head(
     """Return how vectors are made: as configured, else as the encoder's files say, else as DEPL.
 
     Where nothing is said, a decoder's texts are their last token, since no other sees all; and
-    documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
+    documents are the mean of their tokens where none is before a text, as [CLS] does in BERT.
     """
     documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
     labels: Pooling = "mean"

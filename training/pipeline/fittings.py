@@ -17,7 +17,7 @@ from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.training.configuration.run import TrainingConfig, problems_in_words
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.lexical.fit import NamesFitting
 from longtail.training.lexical.word_vectors import WordVectorsFitting
 from longtail.training.memory.fit import NeighboursFitting
@@ -74,7 +74,7 @@ def settings_of(name: str, given: Mapping[str, Any]) -> BaseModel | None:
 
 def fit_scorers(
     scorers: Collection[str],
-    on: TrainingDocuments,
+    on: FittedOn,
     settings: Mapping[str, Mapping[str, Any]],
     folder: Path,
     *,
@@ -87,7 +87,7 @@ def fit_scorers(
         scorers: Those that are wanted.
         on: The documents.
         settings: By the name of the scorer.
-        folder: Of the run, which keeps what was fitted there.
+        folder: The run's folder, which keeps what was fitted there.
         suffix: Tells this fit from another one of the same run.
         before: Models that were fitted before on other documents; one stays where nothing is
             learned from these.
@@ -106,9 +106,7 @@ def fit_scorers(
     return found
 
 
-def _kept(
-    kind: ScorerKind, on: TrainingDocuments, folder: Path, fit: Callable[[], Any]
-) -> Any | None:
+def _kept(kind: ScorerKind, on: FittedOn, folder: Path, fit: Callable[[], Any]) -> Any | None:
     def read(texts: Path) -> Any:
         arrays = load_file(folder / kind.file)
         return kind.read(arrays, read_json(texts), on.sparse, len(on.catalogue))

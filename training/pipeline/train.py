@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -17,28 +16,22 @@ from scipy.sparse import csr_array, vstack
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import LearnedFrom, Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import DataError
 from longtail.models.extras import is_installed, is_packaged_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
 from longtail.models.memory.vectors import ByteVectors
-from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
+from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.trial import check_answers
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.data.held_out import with_held_out_dev
-from longtail.training.data.overlap import record_of, with_splits_apart
-from longtail.training.data.survey import Survey, survey
+from longtail.training.data.documents import TrainingDocuments
+from longtail.training.data.overlap import record_of
 from longtail.training.memory.vectors import vector_memory
 from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
-from longtail.training.pipeline.encoder_free import (
-    fit_encoder_free,
-    with_languages_decided,
-    with_markup_decided,
-)
+from longtail.training.pipeline.encoder_free import fit_encoder_free, with_texts_decided
 from longtail.training.pipeline.fittings import with_scorer_settings
 from longtail.training.runtime.kept import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.run_log import stage_cost
@@ -46,7 +39,7 @@ from longtail.training.sparse.fit import LabelEngine, fit_on_threads
 from longtail.training.sparse.word_rule import read_excluded_words
 
 if TYPE_CHECKING:  # they bring PyTorch and Transformers
-    from longtail.training.pipeline.dense import DenseStart
+    from longtail.training.pipeline.encoder_start import DenseStart
     from longtail.training.runtime.distributed import Processes
 
 logger = logging.getLogger(__name__)
@@ -104,76 +97,36 @@ def train(run: Run, registry: Registry) -> int:
     publishes the same bundle again, which the registry recognises. In the folder of another run
     (grown data, another configuration) it works in a folder of its own.
     """
-    run = check_run(run, registry)
-    corpus = with_dev_split(run)
-    surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
-    config = with_markup_decided(run.config, surveyed.markup_share, run.dataset.folder)
-    names = (label.name for label in run.dataset.catalogue)
-    config = with_languages_decided(config, surveyed.languages, names, run.dataset.folder)
-    run = replace(run, config=config)
-    start = _start(run, corpus, surveyed.sample)
+    config = run.config if run.before is not None else _trainable(run.config)
+    config = with_scorer_settings(config)
+    _check_input(config)
+    registry.check_writable()
+    check_writable_folder(run.folder, "--work")
+    documents = TrainingDocuments.read(run.dataset, config.held_out_dev, config.warmup_texts)
+    run = replace(run, config=with_texts_decided(config, documents))
+    start = _start(run, documents)
     note = _note_of(run, start)
     run = replace(run, folder=folder_of_run(run.folder, note))
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):
         claim(run.folder / RUN_NAME, note, "run", "--work")
-        return _train_all(run, corpus, start, surveyed, registry)
-
-
-def check_run(run: Run, registry: Registry) -> Run:
-    """Refuse a run that could not be trained or published, before anything is written.
-
-    Returns:
-        The run on the corpus without documents of dev and test whose text another split has.
-    """
-    config = run.config if run.before is not None else _trainable(run.config)
-    run = replace(run, config=with_scorer_settings(config))
-    _check_input(run)
-    registry.check_writable()
-    check_writable_folder(run.folder, "--work")
-    run.dataset.check()
-    if run.dataset.split("train").scan().labels.nnz == 0:
-        raise DataError(f"{run.dataset.folder}: no training document has a label")
-    return replace(run, dataset=with_splits_apart(run.dataset))
-
-
-def _train_all(
-    run: Run, corpus: Dataset, start: DenseStart | None, surveyed: Survey, registry: Registry
-) -> int:
-    """Train in a folder that this process holds, and return the version that is published.
-
-    Args:
-        run: What to train.
-        corpus: The run's, or a view of it with held-out documents as its dev split.
-        start: What the dense half starts from; None: there is to be none.
-        surveyed: What was found in the training texts.
-        registry: Where to publish.
-    """
-    with nullcontext() if start is None else start.machine.reproducible():
-        run, parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
-        if corpus is not run.dataset:
-            parts = _fitted_on_all(run, corpus, parts, surveyed.unspaced_share)
-    manifest = _manifest(run, corpus, start, parts, on_dev)
-    with stage_cost(run.folder, "bundle"):
-        return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
-
-
-def with_dev_split(run: Run) -> Dataset:
-    """Return the run's corpus; one that lacks a dev split as a view that has one, if it can be."""
-    corpus, share = run.dataset, run.config.held_out_dev
-    if "dev" not in corpus.split_names and share:
-        return with_held_out_dev(corpus, share) or corpus
-    return corpus
+        with nullcontext() if start is None else start.machine.reproducible():
+            run, parts, on_dev = _fitted(run, documents, start)
+            if documents.has_held_out:
+                parts = _fitted_on_all(run, documents, parts)
+        manifest = _manifest(run, documents, start, parts, on_dev)
+        with stage_cost(run.folder, "bundle"):
+            return _publish(run, documents, parts, manifest, registry)
 
 
 def _fitted(
-    run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
+    run: Run, documents: TrainingDocuments, start: DenseStart | None
 ) -> tuple[Run, ModelParts, OnDev]:
     """Return the run, whose configuration says what was chosen, and what it has fitted."""
     vocabulary = None if run.before is None else run.before.vocabulary
     found = fit_encoder_free(
-        corpus, run.config, unspaced_share, run.folder, engine=run.engine, vocabulary=vocabulary
+        documents, run.config, run.folder, engine=run.engine, vocabulary=vocabulary
     )
     config = found.config
     run = replace(run, config=config)
@@ -181,18 +134,16 @@ def _fitted(
     if start is not None:
         from longtail.training.pipeline.dense_stages import train_dense
 
-        dense, of_vectors = train_dense(start, config, corpus, found, run.folder)
+        dense, of_vectors = train_dense(start, config, documents, found, run.folder)
         models = of_vectors | models
     parts = ModelParts(
         found.catalogue, found.sparse, dense, models, has_hybrid=HYBRID in config.scorers
     )
     precision = start.machine.precision if start is not None else "float32"
-    return run, *_finished_on_dev(run, corpus, parts, precision)
+    return run, *finish_on_dev(documents, parts, config.scorers, run.folder, precision=precision)
 
 
-def _fitted_on_all(
-    run: Run, corpus: Dataset, parts: ModelParts, unspaced_share: float
-) -> ModelParts:
+def _fitted_on_all(run: Run, documents: TrainingDocuments, parts: ModelParts) -> ModelParts:
     """Return the parts, with all that needs no encoder fitted again on all training documents.
 
     What was fitted on the held-out ones (calibrations, weights) stays, and so do the pseudo
@@ -200,9 +151,8 @@ def _fitted_on_all(
     """
     config = run.config
     found = fit_encoder_free(
-        run.dataset,
+        documents.whole,
         config,
-        unspaced_share,
         run.folder,
         engine=run.engine,
         suffix="-all",
@@ -217,7 +167,8 @@ def _fitted_on_all(
     if DENSE_NEIGHBOURS in models:
         from longtail.training.neural.document_vectors import vectors_of_texts
 
-        held_out, memory = corpus.split("dev"), models[DENSE_NEIGHBOURS]
+        held_out, memory = documents.dev, models[DENSE_NEIGHBOURS]
+        assert held_out is not None  # else there would be no second fit
         with stage_cost(run.folder, "document vectors-all"):
             encoded = vectors_of_texts(parts, config.precision, list(held_out.texts()))
             models[DENSE_NEIGHBOURS] = vector_memory(
@@ -228,17 +179,16 @@ def _fitted_on_all(
     return replace(parts, catalogue=catalogue, sparse=found.sparse, models=models)
 
 
-def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart | None:
+def _start(run: Run, documents: TrainingDocuments) -> DenseStart | None:
     """Return what the dense half starts from; None: there is to be none."""
     if not run.config.is_dense:
         return None
-    from longtail.training.pipeline.dense import start_finished
-    from longtail.training.pipeline.dense_stages import tried_start
+    from longtail.training.pipeline.encoder_start import start_dense, start_finished
 
+    truth = documents.train.scan().labels
     if (before := run.before) is not None:
-        truth = corpus.split("train").scan().labels
         return start_finished(before.bundle, before.parts, run.config, truth)
-    return tried_start(run.config, corpus, sample, run.processes)
+    return start_dense(run.config, truth, run.processes, documents.sample)
 
 
 def _trainable(config: TrainingConfig) -> TrainingConfig:
@@ -255,9 +205,8 @@ def _trainable(config: TrainingConfig) -> TrainingConfig:
     return config.without_encoder
 
 
-def _check_input(run: Run) -> None:
+def _check_input(config: TrainingConfig) -> None:
     """Say which settings decide nothing."""
-    config = run.config
     read_excluded_words(config.excluded_words)
     if ignored := config.keys_ignored:
         logger.warning(
@@ -266,25 +215,12 @@ def _check_input(run: Run) -> None:
         )  # fmt: skip
 
 
-def _finished_on_dev(
-    run: Run, corpus: Dataset, parts: ModelParts, precision: Precision
-) -> tuple[ModelParts, OnDev]:
-    """Return the parts with all that is fitted on the dev split; unchanged without one."""
-    if "dev" not in corpus.split_names:
-        logger.warning(
-            "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
-            "default scorer is not chosen",
-            corpus.folder,
-        )
-        return parts, OnDev({}, {}, None)
-    return finish_on_dev(
-        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder,
-        precision=precision,
-    )  # fmt: skip
-
-
 def _manifest(
-    run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
+    run: Run,
+    documents: TrainingDocuments,
+    start: DenseStart | None,
+    parts: ModelParts,
+    on_dev: OnDev,
 ) -> Manifest:
     metrics = on_dev.metrics
     default = on_dev.default or DefaultScorer(parts.scorers[0], "")
@@ -295,8 +231,8 @@ def _manifest(
         encoder = start.info(parts.dense)
     return Manifest(
         label_count=len(parts.catalogue),
-        training_document_count=_num_documents(run.dataset, "train"),
-        held_out_documents=None if corpus is run.dataset else _num_documents(corpus, "dev"),
+        training_document_count=len(documents.whole.train),
+        held_out_documents=len(documents.dev or ()) if documents.has_held_out else None,
         encoder=encoder,
         scorers=parts.scorers,
         default_scorer=default.name,
@@ -329,18 +265,19 @@ def _settings(run: Run, start: DenseStart | None) -> dict[str, Any]:
     return settings
 
 
-def _num_documents(corpus: Dataset, split_name: str) -> int:
-    return int(corpus.split(split_name).scan().labels.shape[0])
-
-
 def _publish(
-    run: Run, parts: ModelParts, manifest: Manifest, texts: Sequence[str], registry: Registry
+    run: Run,
+    documents: TrainingDocuments,
+    parts: ModelParts,
+    manifest: Manifest,
+    registry: Registry,
 ) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
     if run.before is not None:
         scratch = run.before.bundle.encoder_folder
-    record = record_of(run.dataset, has_digests=not run.config.confidential)
+    record = record_of(documents.corpus, has_digests=not run.config.confidential)
+    texts = documents.warmup_texts
     return registry.publish(
         lambda folder: write_parts(
             folder, parts, manifest, scratch, texts, record, has_encoder=run.before is not None

@@ -46,10 +46,10 @@ class SplitProblems:
 
     Attributes:
         num_documents: That can be used.
-        num_unlabelled: Of these, without labels.
-        num_repeated_texts: Of these, with the text of an earlier one.
-        num_repeated_ids: Of these, with the id of an earlier one.
-        num_marked: Of these, with HTML in the text.
+        num_unlabelled: How many of these have no labels.
+        num_repeated_texts: How many of these have the text of an earlier one.
+        num_repeated_ids: How many of these have the id of an earlier one.
+        num_marked: How many of these have HTML in the text.
         marked: The first tag or character reference of the first of them.
         empty: Lines whose text is blank.
         unknown: Lines with labels that the label file lacks.
@@ -81,10 +81,10 @@ def find_oddities(
     """Yield what looks suspicious, a sentence each.
 
     Args:
-        labels: Of the corpus.
-        problems: Of each split.
+        labels: Labels of the corpus.
+        problems: Problems of each split.
         texts: Hashes of the different texts of each split.
-        counts: Of how many documents of each split every label is.
+        counts: Number of documents with each label, in each split.
     """
     for name, found in problems.items():
         yield from _of_split(name, found, int(counts[name].sum()))
@@ -166,7 +166,7 @@ class Example:
     """A document as it was understood.
 
     Attributes:
-        id: Of the document.
+        id: The document's id.
         text: Its beginning.
         labels: Names of its labels.
     """
@@ -182,12 +182,12 @@ class SplitContent:
 
     Attributes:
         num_documents: That can be used.
-        num_words: Of all their texts.
+        num_words: Words of all their texts.
         labels_a_document: The mean.
         lengths: Characters of a text: quantiles by name; empty without documents.
         languages: How many texts are in which language.
-        text_hashes: Of each text, rising, each once.
-        label_counts: Of how many documents each label is.
+        text_hashes: Hash of each text, rising, each once.
+        label_counts: Number of documents with each label.
         problems: What is wrong with it.
     """
 
@@ -207,7 +207,7 @@ class Inspection:
 
     Attributes:
         form: What the form of its files is called.
-        recognised: What was told from the files and not just read.
+        recognised: What was inferred from the files and not just read.
         splits: By name.
         num_labels: All of them.
         name_languages: How many of their names are in which language.

@@ -62,7 +62,8 @@ def bars_of_ranks(training_counts: Int64[np.ndarray, label]) -> str:
     """Return bars of how many training documents labels have, at ranks that grow by about 2 or 3.
 
     Args:
-        training_counts: Of each label, falling. The bars grow by the logarithm of it.
+        training_counts: Training documents of each label, falling. The bars grow by their
+            logarithm.
     """
     steps = (scale * 10**power for power in range(9) for scale in (1, 3))
     ranks = [rank for rank in steps if rank < len(training_counts)] + [len(training_counts)]
@@ -74,7 +75,8 @@ def draw_tail(training_counts: Int64[np.ndarray, label]) -> Figure:
     """Draw the training documents of each label over its rank, both on logarithmic axes.
 
     Args:
-        training_counts: Of each label, falling; labels without any are named in the title.
+        training_counts: Training documents of each label, falling; labels without any are named in
+            the title.
     """
     figure = new_figure(7.0, 4.5)
     axes = figure.subplots()

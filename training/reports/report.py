@@ -25,7 +25,7 @@ from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.calibration.reliability import draw_reliability
 from longtail.training.configuration.sections import AUTO
-from longtail.training.evaluation.metrics import hierarchical_table
+from longtail.training.evaluation.by_frequency import hierarchical_table
 from longtail.training.evaluation.plots import can_draw, draw_by_frequency, new_figure, png_of
 from longtail.training.evaluation.record import Table
 from longtail.training.reports import html
@@ -71,7 +71,7 @@ class RunLog:
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
-    """Return what lies in the folder of the run that made a bundle, or in one in it."""
+    """Return what is in the folder of the run that made a bundle, or in one in it."""
     notes = [folder / RUN_NAME, *sorted(folder.glob(f"run-*/{RUN_NAME}"))]
     notes = [note for note in notes if note.is_file()]
     if not notes:

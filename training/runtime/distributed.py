@@ -84,10 +84,6 @@ class Processes:
         """Return the vectors of all processes, in the order of the processes.
 
         Backwards, each takes the gradient of its own vectors and no other: all have the same loss.
-
-        Args:
-            own: Of this process.
-            sizes: How many each has.
         """
         if self.count == 1:
             return own
@@ -223,7 +219,7 @@ def forked_random(seed: int, device: str = "cpu") -> Iterator[None]:
     takes some 0.5 GB there for every process.
 
     Args:
-        seed: Of what is drawn inside.
+        seed: Seed of what is drawn inside.
         device: "cpu" or "cuda", where it is drawn.
     """
     devices = [torch.cuda.current_device()] if device == "cuda" else []
@@ -233,7 +229,7 @@ def forked_random(seed: int, device: str = "cpu") -> Iterator[None]:
 
 
 def find_machine(precision: Precision, processes: Processes = ALONE) -> Machine:
-    """Return the GPU if PyTorch has one, and bfloat16 where the hardware has it, unless told.
+    """Return the GPU if PyTorch has one; by default bfloat16 where the hardware has it.
 
     Args:
         precision: "auto", "float32" or "bfloat16".

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STAGES_NAME = "stages.jsonl"
 _MAX_LINES = 1000
-"""About so many steps of a stage are written down."""
+"""Steps of a stage that are written down, about."""
 _SAMPLE_EVERY_S = 0.1
 _STATM = Path("/proc/self/statm")
 
@@ -44,7 +44,7 @@ class ProgressPoint:
 
     Attributes:
         step: Steps taken, this one included.
-        loss: Of this step.
+        loss: Loss of this step.
         rate: Its learning rate; that of the encoder where there are several.
         seconds: Since the stage began, without what was lost to a break.
     """
@@ -62,7 +62,7 @@ class ProgressLog:
         """Open the file and drop the steps that will be taken again.
 
         Args:
-            checkpoints: The folder of the stage's checkpoints; the file lies beside it.
+            checkpoints: The folder of the stage's checkpoints; the file is next to it.
             done: Steps that the newest checkpoint holds.
             total: Steps of the stage.
         """

@@ -15,7 +15,7 @@ import numpy as np
 from longtail.models.scorers.tfidf import CHAR, WORD
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.fitting import DevDocuments
 from longtail.training.sparse.cost import gain_on_dev
 from longtail.training.sparse.fit import LabelEngine, fit_sparse_model
@@ -28,21 +28,25 @@ _LAST_LATIN = "\u024f"
 
 
 def with_analyzer_chosen(
-    corpus: Dataset, config: TrainingConfig, folder: Path, engine: LabelEngine
+    documents: TrainingDocuments, config: TrainingConfig, folder: Path, engine: LabelEngine
 ) -> SparseConfig:
     """Return the settings with character n-grams if they rank dev better by nDCG@5, beyond chance.
 
     Args:
-        corpus: Has training documents, and dev if anything is to be tried.
+        documents: The documents of the run; nothing is tried without dev.
         config: Its `languages` are empty where the language is unknown.
         folder: Keeps the models that are tried.
         engine: Trains them.
     """
-    given, training = config.sparse, corpus.split("train")
-    is_open = given.analyzer == "automatic" and not config.languages and "dev" in corpus.split_names
-    if not is_open or not _is_of_other_script(islice(training.texts(), _NUM_SAMPLED)):
+    given, training, dev = config.sparse, documents.train, documents.dev
+    is_open = given.analyzer == "automatic" and not config.languages
+    if (
+        dev is None
+        or not is_open
+        or not _is_of_other_script(islice(training.texts(), _NUM_SAMPLED))
+    ):
         return given
-    dev, truth = corpus.split("dev"), training.scan().labels
+    truth = training.scan().labels
     cost = DEFAULT_COST if given.cost == AUTO else given.cost
     tried = []
     for analyzer in (WORD, CHAR):

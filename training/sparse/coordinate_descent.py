@@ -53,11 +53,11 @@ class Plan(NamedTuple):
         prune_below: Smaller weights are dropped.
         rounds: How often hard negatives are looked for; 0: every document is taken.
         hard_negatives: Looked for each round.
-        hard_negatives_per_positive: And so many more for each positive.
+        hard_negatives_per_positive: Further ones for each positive.
         sampled_negatives: Drawn to stand for the rest.
         postings: Entries of the index that a search may read.
-        postings_per_positive: And so many more for each positive.
-        seed: Of the samples and of the solver's order.
+        postings_per_positive: Further ones for each positive.
+        seed: Seed of the samples and of the solver's order.
     """
 
     cost: float

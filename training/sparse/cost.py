@@ -15,9 +15,9 @@ from jaxtyping import Float64
 from joblib import cpu_count
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import document_values_at, join_truth
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
-from longtail.training.evaluation.metrics import document_values_at, join_truth
 from longtail.training.fitting import DevDocuments
 from longtail.training.sparse.fit import LabelEngine, fit_label_columns, fit_on_threads
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 LOW_COST = 0.5
 _LEAST_DOCUMENTS = 10
-"""Of a frequent label: `sparse.rare_cost` is that of the others."""
+"""Training documents of a frequent label; `sparse.rare_cost` is the cost of the others."""
 _MOST_DEV, _FEWEST_DEV = 2000, 100
 _CUT_OFF = 5
 _Z = 1.96
@@ -54,7 +54,7 @@ def with_cost_chosen(
         truth: Their labels.
         dev: Gives the documents to choose on; None where there are none.
         config: Its settings.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
         folder: Keeps what is trained.
         engine: What trains.
     """

@@ -27,10 +27,10 @@ def keywords_of_labels(
 
     A label without a classifier has no keywords, nor has one whose classifier has no positive
     weight (all pruned, or every document carries the label): nothing is made up for it. One with
-    fewer positive weights than `num_keywords` has so many.
+    fewer positive weights than `num_keywords` has one keyword for each.
 
     A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
-    lower-case word as it stands in the documents, never a stem; and a phrase (`sparse.max_ngram`)
+    lower-case word as it is in the documents, never a stem; and a phrase (`sparse.max_ngram`)
     or a word of titles, whose words are tokens too, only where a label has nothing else.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)

@@ -109,7 +109,7 @@ def fit_label_columns(
         truth: Their labels, these and all others.
         labels: Those to fit, rising, each with a document.
         config: Loss, cost, pruning and working sets.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
         folder: For the blocks; those of one call to a folder.
         engine: What fits them.
 

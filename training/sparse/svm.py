@@ -60,7 +60,7 @@ class SvmProblem:
             features: Training documents.
             by_label: The documents of each label.
             config: Loss, cost, pruning and sizes of the working sets.
-            seed: Of the samples and of the solver's order.
+            seed: Seed of the samples and of the solver's order.
         """
         is_exact = features.shape[0] <= config.exact_documents
         self._by_document = _rows_of(features)

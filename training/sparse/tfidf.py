@@ -50,7 +50,8 @@ def fit_tfidf(
         texts: Training documents.
         config: Document frequency bounds, analyzer (automatic: words), length of phrases.
         rule: Which words may become features besides.
-        languages: Of the texts, whose words are compared by `WordForms` if one is not English.
+        languages: Languages of the texts, whose words are compared by `WordForms` if one is not
+            English.
         removes_markup: Whether texts are read without HTML.
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD
@@ -117,7 +118,7 @@ def _vocabulary(
 
 
 def _placed(rows: csr_array, first: int, num_columns: int) -> csr_array:
-    """Return rows with their columns from a column on, among so many."""
+    """Return rows whose columns begin at `first`, among `num_columns`."""
     arrays = (rows.data, rows.indices + np.int32(first), rows.indptr)
     return csr_array(arrays, shape=(rows.shape[0], num_columns))
 

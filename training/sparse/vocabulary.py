@@ -44,7 +44,7 @@ def fit_tfidf_of(
         config: As it was given; what is not at its default is kept.
         unspaced: Share of the letters in scripts without spaces; None: the texts are read for it.
         rule: Which words may become features besides; it never gives way.
-        languages: Of the texts.
+        languages: The texts' languages.
         removes_markup: Whether texts are read without HTML.
     """
     share = unspaced_share(split.texts()) if unspaced is None else unspaced

@@ -84,7 +84,7 @@ class Project:
 
 
 async def _require_learning(project_id: str, service: ServiceDep) -> None:
-    """Refuse projects that there are not, and all where no feedback is kept."""
+    """Refuse unknown projects, and all projects where no feedback is kept."""
     _project(service, project_id)
     if service.feedback is None:
         raise KindError(

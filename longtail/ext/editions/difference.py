@@ -182,7 +182,7 @@ def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
 
     Args:
         path: CSV with the columns `id` and `replaced_by`; several ids in a cell have semicolons
-            between, and an id may stand in several lines.
+            between, and an id may be in several lines.
     """
     found: dict[str, list[str]] = {}
 

@@ -29,7 +29,7 @@ def fit_rows(
         truth: The labels of each.
         labels: Rows of those to fit, each with a document.
         config: Loss, cost, pruning and working sets.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
     """
     fitted = SvmProblem(features, csr_array(truth.T), config, seed=seed).fit(labels)
     starts = np.concatenate([[0], np.cumsum(fitted.sizes)])

@@ -47,7 +47,7 @@ def merged_sparse(
     Args:
         model: Before the merges.
         into: By the row of a label in the catalogue, the row of that which it was merged into.
-        counts: Of training documents before the merges.
+        counts: Counts of training documents before the merges.
         memory: The documents, with what they carry after the merges; None: nothing is remembered.
         fit_rows: Fits rows; None: nothing can.
     """
@@ -130,8 +130,8 @@ def with_merged_labels(memory: Memory, rows_after: Int64[np.ndarray, label]) -> 
     """Return the same documents; each carries what its labels are now, once.
 
     Args:
-        memory: Of the labels before, which are the first ones.
-        rows_after: Of every label, new ones too, its row or that of the label it was merged into.
+        memory: Memory of the labels before, which are the first ones.
+        rows_after: For every label, new ones too, its row or that of the label it was merged into.
     """
     labels = _times_carried(memory, rows_after)
     labels.data[:] = 1
@@ -200,7 +200,7 @@ def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
     of a label that was merged into one that has its name now, it goes over to that.
 
     Args:
-        model: Of the labels before.
+        model: Model of the labels before.
         changed: They, after changes.
     """
     if not changed.parents:

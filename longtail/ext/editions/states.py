@@ -37,7 +37,7 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
     Args:
         path: A file that `longtail.models.vocabulary.reading` or `longtail.models.labels.files`
             reads; the folder of a bundle; or that of a registry, for its current version.
-        language: Of the names that are shown, in a vocabulary; None: that in which most concepts
+        language: Language of the names shown, in a vocabulary; None: that in which most concepts
             have one.
         argument: The option that named the path, for messages.
     """

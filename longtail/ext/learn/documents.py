@@ -38,10 +38,6 @@ def change_documents(corpus: Dataset, verdicts: Verdicts) -> ChangedDocuments:
 
     A text is a training document if both are equal up to white space. A new document's labels
     without a verdict are absent, as in training.
-
-    Args:
-        corpus: The corpus of the model.
-        verdicts: The feedback.
     """
     catalogue = verdicts.catalogue
     truth = {

@@ -159,7 +159,7 @@ class _Output(NamedTuple):
     """How an output is made.
 
     Attributes:
-        datatype: Of the protocol.
+        datatype: The protocol's datatype.
         values_of: Its value for a text; a list of those of the labels, if there is a filler.
         filler: Stands in for labels that a text lacks; None: the output has one value a text.
     """
@@ -334,7 +334,7 @@ def _texts_in_binary(binary: bytes, max_texts: int) -> list[str]:
         if end > len(binary):
             raise RequestError(
                 f"value {len(texts)} of input 'text' ends behind the body; expected its length in "
-                "four bytes, little-endian, and so many bytes"
+                "four bytes, little-endian, and as many bytes"
             )
         start = int(end)
         try:

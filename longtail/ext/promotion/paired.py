@@ -21,6 +21,12 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.metrics import (
+    RankedEvaluation,
+    document_values_at,
+    inverse_propensities,
+    join_truth,
+)
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -28,12 +34,6 @@ from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
-from longtail.training.evaluation.metrics import (
-    RankedEvaluation,
-    document_values_at,
-    inverse_propensities,
-    join_truth,
-)
 
 K = 5
 _ROUNDING = 1e-12  # differences closer than this are equal
@@ -51,7 +51,7 @@ class PromotionRules:
         must_be_better: Whether it must be better in at least one metric or band.
         significance: Largest error probability of each one-sided paired test.
         margin: How much worse P@5, nDCG@5 and PSP@5 may be at most: a candidate must show that it
-            is not worse by so much.
+            is not worse by as much.
         band_margin: How much worse the labels of one frequency band, or the judged labels of the
             feedback, may be before a significant loss is a reason to refuse.
         min_documents: Documents that a test needs.
@@ -266,7 +266,7 @@ class Version:
     """A version of a registry, opened and loaded.
 
     Attributes:
-        number: Of the version.
+        number: The version's number.
         bundle: Its files.
         predictor: Ranks by its default scorer, as a service does.
     """
@@ -303,7 +303,7 @@ class Numbering:
         """Return the training documents of each label by what a catalogue says; 0 if it lacks it.
 
         Args:
-            catalogue: Of the version whose training counts.
+            catalogue: Catalogue of the version whose training counts are used.
         """
         counts = np.zeros(len(self.number_of), dtype=np.int64)
         counts[self.rows_of(catalogue)] = catalogue.training_counts
@@ -323,7 +323,8 @@ class Answers:
         joined: Its best five labels beside the truth, by their common numbers.
         num_not_finite: Scores of these that are no finite numbers.
         num_empty: Documents without any label.
-        probabilities: Of these labels, where its scorer is calibrated; nan where there is no label.
+        probabilities: Probabilities of these labels, where its scorer is calibrated; nan where
+            there is no label.
     """
 
     joined: RankedEvaluation
@@ -347,9 +348,9 @@ def answer(
 
     Args:
         version: The model.
-        texts: Of the documents.
+        texts: The documents' texts.
         truth: Their labels, by `numbering`.
-        numbering: Of the labels.
+        numbering: The labels' numbering.
     """
     predictor = version.predictor
     options = RankingOptions(k=min(K, len(predictor.catalogue)))

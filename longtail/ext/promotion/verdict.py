@@ -14,8 +14,8 @@ class Check:
 
     Attributes:
         name: What was measured, with its unit.
-        current: Of the current version; None where there is none.
-        candidate: Of the candidate.
+        current: Figure of the current version; None where there is none.
+        candidate: Figure of the candidate.
         limit: What is asked for, in words.
         objection: Why it speaks against the candidate; None where it doesn't.
     """

@@ -37,7 +37,7 @@ _GRACE_S = 5
 
 
 class Arguments(BaseModel):
-    """What `build` is told: on the command line of `serve run`, or in Serve's file."""
+    """The arguments of `build`: on the command line of `serve run`, or in Serve's file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -67,7 +67,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
     """Return the application for `serve run` or `serve.run`.
 
     Args:
-        arguments: Of `Arguments`.
+        arguments: The fields of `Arguments`.
     """
     require("ray", "longtail.ext.ray.serve")
     from ray import serve

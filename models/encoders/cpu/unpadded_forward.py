@@ -38,8 +38,8 @@ def _attention(
         key: As the query.
         value: As the query.
         mask: (group, 1, 1, place) in the precision of the query.
-        scale: Of the products.
-        most_tokens: Of a text; for longer ones PyTorch's fused kernel does it.
+        scale: Factor of the products.
+        most_tokens: Longest text in tokens; for longer ones PyTorch's fused kernel does it.
     """
     num_texts, num_heads, num_tokens, size = query.shape
     if num_tokens > most_tokens:
@@ -75,7 +75,7 @@ def _group(
         place: (row of the group,) Its place there.
         begin: Tokens of the texts before.
         offset: Rows of the attention of the texts before.
-        num_heads: Of each layer.
+        num_heads: Number of heads of each layer.
         kind: Any tensor with the dtype of the weights.
     """
     count, width = present.shape
@@ -102,7 +102,7 @@ def _groups(
         lengths: (text,) Tokens of each.
         texts: (row,) The text of each token.
         places: (row,) And its place there.
-        num_heads: Of each layer.
+        num_heads: Number of heads of each layer.
         kind: Any tensor with the dtype of the weights.
     """
     to_texts: list[Tensor] = []
@@ -171,10 +171,10 @@ def last_layer(
     Args:
         ids: (text, place) token ids, padded on the right.
         mask: (text, place) 1 for a token, 0 for padding.
-        weights: Of `UnpaddedBert`: 4 of the embeddings, then 12 of each layer.
-        num_layers: Of the encoder.
-        num_heads: Of each layer.
-        eps: Of layer norms.
+        weights: Weights of `UnpaddedBert`: 4 of the embeddings, then 12 of each layer.
+        num_layers: The encoder's number of layers.
+        num_heads: Number of heads of each layer.
+        eps: Epsilon of the layer norms.
         most_tokens: As for `_attention`.
         of_first: Whether only first tokens are asked for.
 

@@ -36,7 +36,7 @@ class Curve:
     """A learning curve of one seed; each array has an entry a point.
 
     Attributes:
-        seconds: Of the clock that was asked for, the tree's fit included.
+        seconds: Seconds of the clock that was asked for, the tree's fit included.
         values: Accuracy, or log likelihood.
     """
 
@@ -85,7 +85,7 @@ def levels(settings: Settings, criterion: Criterion) -> dict[int, dict[float, fl
     point of any curve of the baseline with that seed.
 
     Args:
-        settings: Of a task.
+        settings: A task's settings.
         criterion: What is to be as good.
     """
     values: dict[int, list[Float64[np.ndarray, point]]] = {}
@@ -150,7 +150,7 @@ def time_to_level(
     """Return when a method first is as good as a share of the baseline's best.
 
     Args:
-        settings: Of a task, with the baseline.
+        settings: A task's settings, with the baseline.
         method: One that has a curve.
         criterion: What is to be as good.
         share: One of `SHARES`.

@@ -11,7 +11,8 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from longtail.models.scorers.linear import Correction, LinearModel, corrected_scores
+from longtail.models.scorers.linear import LinearModel
+from research.experiments.adversarial.corrections import Correction, corrected_scores
 
 _MAX_SCORES = 2**24  # held at a time when a model is measured
 
@@ -45,7 +46,7 @@ def measure_linear(
         model: With a row for every label.
         vectors: Document vectors.
         truth: Labels of the documents; every stored entry is a pair.
-        correction: Of the method.
+        correction: The method's correction.
         device: Where to compute; the correction's own.
     """
     total, num_right = 0.0, 0

@@ -15,7 +15,6 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.scorers.linear import Correction, PriorCorrection, TreeCorrection
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
 from longtail.training.learning.objectives import (
@@ -27,6 +26,7 @@ from longtail.training.learning.objectives import (
 from longtail.training.learning.sampling import Exclude, importance, label_counts
 from longtail.training.linear.objective import ProjectedTree, project
 from longtail.training.losses import softmax_loss
+from research.experiments.adversarial.corrections import Correction, PriorCorrection, TreeCorrection
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,

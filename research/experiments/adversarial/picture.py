@@ -32,7 +32,7 @@ def draw_adversarial(found: Found, clock: Clock) -> Figure:
     Each panel has the candidates that are best at what it shows.
 
     Args:
-        found: Of all tasks.
+        found: Findings of all tasks.
         clock: Whose seconds.
     """
     figure = new_figure(11.0, 4.0 * len(found))

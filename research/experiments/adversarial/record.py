@@ -36,7 +36,7 @@ def adversarial_record(found: Found, clock: Clock) -> dict[str, Any]:
     above the baseline, by accuracy in points and by log likelihood in hundredths of a nat.
 
     Args:
-        found: Of all tasks.
+        found: Findings of all tasks.
         clock: Whose seconds the envelope has.
     """
     ends = [

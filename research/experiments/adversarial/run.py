@@ -47,8 +47,8 @@ def run_task(
     so are then those that are quickest to what the baseline reaches, where it is run and searched.
 
     Args:
-        store: Of the experiment.
-        runner: Of the task.
+        store: The experiment's store.
+        runner: The task's runner.
         settings: Some of `SETTINGS`; the tree is fitted for methods that draw from it too.
         num_seeds: Seeds 0 to this number less one.
     """

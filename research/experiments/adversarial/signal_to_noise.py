@@ -77,8 +77,8 @@ def measured_signal_to_noise(
     Args:
         data: p_D.
         noise: p_n.
-        num_draws: Of which Cov is the mean; the gradient's mean is known to be 0.
-        generator: Of all draws, on the CPU.
+        num_draws: Draws that Cov is the mean of; the gradient's mean is known to be 0.
+        generator: Source of all draws, on the CPU.
     """
     num_documents = len(data)
     optimum = optimal_scores(data, noise)

@@ -35,7 +35,7 @@ class EvaluationSet:
     """Documents that scorers are measured on, each with a label at least.
 
     Attributes:
-        vectors: Of the documents.
+        vectors: The documents' vectors.
         truth: Their labels.
     """
 
@@ -49,7 +49,7 @@ class LearningTask:
 
     Attributes:
         name: In file names and tables.
-        vectors: Of the training documents.
+        vectors: Vectors of the training documents.
         truth: Their labels; every label has a pair.
         tuning: Chooses learning rates and regularisers.
         measured: Gives the figures.
@@ -76,8 +76,8 @@ def corpus_tasks(
 
     Args:
         data: The corpus; what it is measured on is divided into `tuning` and `measured`.
-        names: Of the tasks.
-        dim: Of the vectors.
+        names: The tasks' names.
+        dim: The vectors' dimension.
         num_judged: Documents of `tuning`, and of `measured`; half of all there are at most.
     """
     shape = data.train.features.shape
@@ -145,8 +145,8 @@ class MixtureProblem:
     Attributes:
         num_labels: C; at least 2.
         documents_a_label: Training documents, on average.
-        dim: Of the vectors.
-        exponent: Of the power law of the priors.
+        dim: The vectors' dimension.
+        exponent: Exponent of the power law of the priors.
     """
 
     num_labels: int

@@ -15,9 +15,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.scorers.linear import Correction, LinearModel, TreeCorrection
+from longtail.models.scorers.linear import LinearModel
 from longtail.training.label_tree.fit import FittedTree, fit_tree
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
+from research.experiments.adversarial.corrections import Correction, TreeCorrection
 from research.experiments.adversarial.measures import LinearMetrics, measure_linear
 from research.experiments.adversarial.methods import WITH_TREE, Method, MethodName, make_method
 from research.experiments.adversarial.tasks import EvaluationSet, LearningTask
@@ -42,8 +43,9 @@ class AdversarialPlan:
     """What every trial has in common.
 
     Attributes:
-        num_steps: Of methods that draw from the tree; others take more or fewer (`steps_of`).
-        num_points: Of a curve beside its start; each after twice as many steps as the one before.
+        num_steps: Steps of methods that draw from the tree; others take more or fewer (`steps_of`).
+        num_points: Points of a curve after its start; each after twice as many steps as the one
+            before.
         batch_size: Pairs a step.
         num_negatives: m, a pair; of softmax all.
         num_components: k of the tree.
@@ -51,7 +53,7 @@ class AdversarialPlan:
             tuning isn't.
         num_rounds: Turns of the search for rate and penalty; 0: where the search would start.
         max_softmax_labels: C up to which softmax is trained.
-        dim: Of the document vectors of a corpus.
+        dim: Dimension of the document vectors of a corpus.
         num_judged: Documents to tune on, and to measure on.
     """
 
@@ -83,7 +85,7 @@ class Stopwatch:
 
     Attributes:
         wall_s: By the clock.
-        cpu_s: Of all threads of the process.
+        cpu_s: CPU seconds of all threads of the process.
     """
 
     def __init__(self) -> None:

@@ -37,8 +37,8 @@ class Candidate:
 
     Attributes:
         method: One of `METHODS`.
-        half_decade: Of the rate: 0 is 1, -1 is 0.3, -2 is 0.1.
-        penalty_index: Of the penalty among those of the method; 0: none.
+        half_decade: Half decades of the rate: 0 is 1, -1 is 0.3, -2 is 0.1.
+        penalty_index: Number of the penalty among those of the method; 0: none.
     """
 
     method: MethodName
@@ -109,7 +109,8 @@ def tune(
 
     Args:
         method: Whose candidates.
-        objective_value: Of a candidate, higher is better; may be asked for one more than once.
+        objective_value: A candidate's objective value, higher is better; may be asked for one more
+            than once.
         num_rounds: Turns over both axes at most; 0 returns the start.
     """
     best = Candidate.start(method)
@@ -130,7 +131,8 @@ def best_along(
     Args:
         axis: "half_decade" or "penalty_index".
         start: Where to begin.
-        objective_value: Of a candidate, higher is better; may be asked for one more than once.
+        objective_value: A candidate's objective value, higher is better; may be asked for one more
+            than once.
     """
     best = start
     for direction in (0, 1):

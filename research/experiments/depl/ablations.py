@@ -40,7 +40,7 @@ class Ablation:
     """One setting: what is changed in the base configuration.
 
     Attributes:
-        name: Of the setting.
+        name: The setting's name.
         what: It is, in words.
         changes: Sections of the configuration, with the keys that get another value.
         without: Scorers that are left out.
@@ -158,7 +158,7 @@ def configured(base: TrainingConfig, name: str, seed: int) -> TrainingConfig:
     Args:
         base: What it changes.
         name: One of `ABLATIONS`.
-        seed: Of the run.
+        seed: The run's seed.
     """
     ablation, content = BY_NAME[name], base.model_dump(exclude_unset=True)
     for section, keys in ablation.changes.items():
@@ -188,7 +188,7 @@ def ablation_trials(names: Iterable[str], base: TrainingConfig, num_seeds: int) 
     """Return the trials: every scorer of every setting with one seed before the next seed.
 
     Args:
-        names: Of the settings.
+        names: The settings' names.
         base: The configuration; its seed is not used.
         num_seeds: Seeds 0 to this number less one.
     """

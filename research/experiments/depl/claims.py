@@ -30,7 +30,7 @@ class Claim:
     """What the paper says of two arms.
 
     Attributes:
-        words: Of the claim.
+        words: The claim's words.
         better: The arm that is ahead.
         other: The one that it is ahead of.
         is_of_tail: Whether on the labels with 1-9 training documents, else over all labels.

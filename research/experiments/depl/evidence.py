@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import RankedEvaluation, join_truth, label_f1_at
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from longtail.training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
 from longtail.training.evaluation.significance import (
     Comparison,
     holm,
@@ -29,7 +29,7 @@ class Arm:
     """One ranking of the experiment, with every seed that it was run with.
 
     Attributes:
-        scorer: Of a model.
+        scorer: Scorer of a model.
         setting: That it was trained in.
     """
 
@@ -42,7 +42,7 @@ class Difference:
     """One arm less another by one figure, over the seeds that both have.
 
     Attributes:
-        advantage: Of the first arm.
+        advantage: Advantage of the first arm.
         p_better: That the first is better than chance makes it: the largest over the seeds, each by
             one test. None where the test has too few labels.
         p_worse: That it is worse.
@@ -83,7 +83,7 @@ def judge(differences: Sequence[Difference], *, is_expected: bool = False) -> li
     one-sided; the contrary, which it doesn't expect, two-sided and corrected alike.
 
     Args:
-        differences: Of one table.
+        differences: Differences of one table.
         is_expected: Whether a paper says that each first arm is better.
     """
     better = [None if each.is_same else each.p_better for each in differences]
@@ -165,7 +165,7 @@ class Evidence:
         """Return how far the first arm is ahead, tested if the figure has a test.
 
         Args:
-            first: Of those that were run.
+            first: An arm that was run.
             second: The one to compare it with.
             figure: `tail_f1` has the macro t-test on the labels with 1-9 training documents,
                 `precision` the micro sign test; any other is not tested.

@@ -72,7 +72,7 @@ def depl(
         num_seeds: Seeds 0 to this number less one.
         settings: Names between commas; None for all that the corpus and the configuration can have.
         base: The run that settings change; its seed is not used.
-        folder: Of the experiment, for rankings and stages that settings share.
+        folder: The experiment's folder, for rankings and stages that settings share.
     """
     _check_base(base, dataset)
     names = choose_ablations(settings, base, dataset.labels)
@@ -94,7 +94,7 @@ def depl(
 
 
 def _check_base(base: TrainingConfig, dataset: Dataset) -> None:
-    """Refuse what there is nothing to ablate of."""
+    """Refuse a configuration in which nothing can be ablated."""
     if not base.is_dense:
         raise ConfigError(
             f"depl: got scorers {', '.join(base.scorers)}; expected 'retrieval' among them"

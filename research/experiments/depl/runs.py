@@ -43,7 +43,7 @@ class AblationRuns:
         dataset: The corpus.
         base: The configuration that settings change.
         split: What is measured on.
-        folder: Of the experiment.
+        folder: The experiment's folder.
     """
 
     dataset: Dataset

@@ -1,4 +1,4 @@
-"""What the leaderboard tells of a ranking, whoever made it: one function for every row.
+"""The figures of a ranking on the leaderboard: one function for every row.
 
 Scores are taken for probabilities where all of them lie between 0 and 1. Where a ranking of the dev
 split is given too, an isotonic regression of its first labels gives every row probabilities that
@@ -17,22 +17,24 @@ from scipy.sparse import csr_array
 from sklearn.isotonic import IsotonicRegression
 
 from longtail.models.labels.hierarchy import LabelHierarchy
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.training.calibration.reliability import calibration_error
-from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     document_values_at,
     inverse_propensities,
     join_truth,
     measure_hierarchical,
+    shown_in,
 )
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.calibration.reliability import calibration_error
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
 
 KS = (1, 3, 5, 10)
 _PLACES = 5
-OVERALL = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
 OF_BANDS = ("P@5", "R@10", "nDCG@10", "PSP@5", "macro-F1@5")
-MEASURES = dict.fromkeys((*FREQUENCY_BINS, TAIL_BIN), OF_BANDS) | {ALL_LABELS: OVERALL}
+MEASURES = dict.fromkeys((*FREQUENCY_BINS, TAIL_BIN), OF_BANDS) | {
+    ALL_LABELS: tuple(shown_in("leaderboard"))
+}
 """What a row has of each subset of the labels."""
 HIERARCHICAL = ("hP@5", "hR@5")
 _NUM_RESAMPLES = 1000
@@ -76,7 +78,7 @@ def columns_of(
     """Return everything that the leaderboard tells of a ranking; shares are fractions.
 
     Args:
-        ranking: Of the documents of a split, as wide as its file.
+        ranking: Ranking of the documents of a split, as wide as its file.
         judged: The truth of this split.
         dev: A ranking of the dev split by the same method, and its truth.
         threshold: The probability from which on labels are answered, where dev chose one already.

@@ -72,7 +72,7 @@ def differences(
     """Return the differences from a ranking, in points: row, metric, difference, interval, p.
 
     Args:
-        rankings: Of the documents of the truth, by the name of the row.
+        rankings: Ranking of the documents of the truth, by the name of the row.
         reference: One of them.
         judged: The truth.
         is_repeat: The documents that are left out.
@@ -110,7 +110,7 @@ def resampled(
 
     Args:
         apart: Differences, each of one document.
-        seed: Of the resampling.
+        seed: The resampling's seed.
     """
     random, (_, num_documents) = np.random.default_rng(seed), apart.shape
     shares = np.full(num_documents, 1 / num_documents)

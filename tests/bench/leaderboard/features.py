@@ -31,7 +31,7 @@ def write_features(dataset: Dataset, kind: str, split: str, folder: Path) -> dic
 
     Args:
         dataset: The corpus.
-        kind: Of the features.
+        kind: The features' kind.
         split: The documents to rank: "dev" or "test".
         folder: For `X.npz`, `Y.npz` and `judged.npz`.
 

@@ -23,9 +23,9 @@ from columns import KS, as_wide
 from features import FEATURES, write_features
 from row import BOARD, name_of, with_dev, write_row
 
+from longtail.models.metrics import join_truth, precision_at
 from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.metrics import join_truth, precision_at
 
 _PROGRAMS = Path(__file__).parent / "programs"
 
@@ -35,7 +35,7 @@ class Peer:
     """Another program.
 
     Attributes:
-        title: Of its row.
+        title: Title of its row.
         version: What pip installs.
         program: The script that runs it.
         settings: The values of its grid, by setting.

@@ -27,11 +27,11 @@ from board import put_row
 from columns import KS, Judged, columns_of
 
 from longtail.models.errors import ConfigError, DataError, LongtailError
+from longtail.models.metrics import join_truth, precision_at
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
-from longtail.training.evaluation.metrics import join_truth, precision_at
 from longtail.training.evaluation.record import make_record
 
 BOARD = Path(__file__).parents[3] / "docs" / "results" / "leaderboard.json"
@@ -101,7 +101,7 @@ def write_row(
         path: The leaderboard's file.
         dataset: The corpus, with a test split.
         test: Predictions of the test split.
-        dev: Of the dev split; None: no probabilities are fitted.
+        dev: Ranking of the dev split; None: no probabilities are fitted.
         about: Name, version and settings.
         costs: By the names of `COSTS`.
         command: What made the predictions; None: this process.

@@ -19,8 +19,7 @@ from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError, DataError, PromotionRefusedError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,
@@ -29,6 +28,7 @@ from longtail.training.evaluation.metrics import (
     precision_at,
     propensity_scored_precision_at,
 )
+from longtail.training.data.dataset import open_dataset
 
 LENIENT = PromotionRules(
     must_be_better=False, min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.pipeline.fittings import register
 
 
@@ -25,9 +25,7 @@ class CentroidFitting(Fitting):
     name = CENTROIDS
     settings = CentroidConfig
 
-    def fit(
-        self, on: TrainingDocuments, settings: CentroidConfig, before: Centroids | None
-    ) -> Centroids:
+    def fit(self, on: FittedOn, settings: CentroidConfig, before: Centroids | None) -> Centroids:
         del before
         means = csr_array(normalize(csr_array(on.truth.T) @ on.features), dtype=np.float32)
         means.data[means.data <= settings.least] = 0

@@ -24,7 +24,7 @@ TEXTS = ["river fish law", "", "rivers and the court", "trade " * 30, "nothing k
 
 @pytest.fixture
 def offline(monkeypatch):
-    """No hub: as with HF_HUB_OFFLINE=1, and whoever tries fails."""
+    """No hub: as with HF_HUB_OFFLINE=1, and every attempt fails."""
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a test must not use the network")

@@ -1,4 +1,4 @@
-"""Files of vocabularies, and what a refused one is told."""
+"""Files of vocabularies, and the messages of refused ones."""
 
 import gzip
 from pathlib import Path

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,
@@ -14,6 +13,7 @@ from longtail.training.evaluation.metrics import (
     propensity_scored_precision_at,
     recall_at,
 )
+from longtail.models.ranking.top_k import NO_LABEL
 from research.experiments.bootstrap import Draws, interval_of, measured_on, two_sided_p
 
 NUM_LABELS = 12

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from longtail.training.evaluation.metrics import join_truth
+from longtail.models.metrics import join_truth
 from longtail.training.learning.objectives import PairObjective, SamplerInputs, make_objective
 from longtail.training.learning.sampling import label_counts
 from research.experiments.data import ExperimentData, Part

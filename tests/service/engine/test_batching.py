@@ -98,7 +98,7 @@ class Clock:
 
 
 def queue_with(speed, num_workers=2, max_batch_tokens=1000):
-    """Return a queue whose workers compute so many tokens a second, and its clock."""
+    """Return a queue whose workers compute at this speed, and its clock."""
     clock = Clock()
     queue = WorkQueue(max_batch_tokens, lambda: speed, clock=clock)
     for _ in range(num_workers - 1):

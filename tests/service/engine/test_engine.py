@@ -96,7 +96,7 @@ def begin(engine, *texts, **options):
 
 
 async def all_queued(engine, count):
-    """Wait until so many texts are tokenised, while the compute thread is busy."""
+    """Wait until this number of texts is tokenised, while the compute thread is busy."""
     await until_holds(lambda: sum(map(len, engine._queue._items.values())) >= count)
 
 

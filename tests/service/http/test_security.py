@@ -1,4 +1,4 @@
-"""Who is let in, and what browsers are told."""
+"""Who is let in, and which headers browsers get."""
 
 import hashlib
 import hmac

@@ -9,10 +9,10 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import join_truth
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.assessment.compare import compare, compare_predictions, write_predictions
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 
 NUM_DOCUMENTS, NUM_LABELS = 30, 8

@@ -8,6 +8,12 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.metrics import (
+    inverse_propensities,
+    join_truth,
+    ndcg_at,
+    propensity_scored_precision_at,
+)
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
@@ -16,12 +22,6 @@ from longtail.training.calibration.blends import fit_blend
 from longtail.training.calibration.members import DevRanking, blended
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.metrics import (
-    inverse_propensities,
-    join_truth,
-    ndcg_at,
-    propensity_scored_precision_at,
-)
 from tests.closeness import assert_all_close
 
 NUM_DOCUMENTS, NUM_LABELS = 400, 12

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import longtail
-from longtail.models.corpus import documents
+from longtail.models.corpus import line_forms
 from longtail.training.data.dataset import open_dataset
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -61,8 +61,8 @@ def num_parsed(monkeypatch):
 
         return rows
 
-    monkeypatch.setattr(documents, "json_rows", counting(documents.json_rows))
-    monkeypatch.setattr(documents.CsvTable, "rows", counting(documents.CsvTable.rows))
+    monkeypatch.setattr(line_forms, "json_rows", counting(line_forms.json_rows))
+    monkeypatch.setattr(line_forms.CsvTable, "rows", counting(line_forms.CsvTable.rows))
     return counted
 
 

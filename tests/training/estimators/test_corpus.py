@@ -146,9 +146,10 @@ def test_unknown_labels_get_columns_behind_the_classes():
 @pytest.mark.parametrize(
     ("y", "classes", "message"),
     [
-        (["a", "b"], None, "expected a matrix of 0 and 1"),
+        (["a", "b"], None, r"matrix of 0 and 1.* one label each: \[\[x\] for x in y\]"),
+        ([0, 1], None, r"of numbers \[\[str\(x\)\] for x in y\]"),
         (7, None, "expected a matrix of 0 and 1"),
-        (np.array([0, 1]), None, r"shape \(2,\)"),
+        (np.array([0, 1]), None, r"shape \(2,\).* one label each: "),
         ([[0, 1]], None, r"document 0: got 0 \(int\), expected labels as texts"),
         ([[], []], None, "no document has a label"),
         (2 * MATRIX, None, "got 2 in the matrix"),

@@ -9,10 +9,10 @@ from scipy.sparse import csr_array
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import join_truth, measure_hierarchical
 from longtail.models.processor import FLAGS
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import SHOT_GROUPS, evaluate, label_subsets, measure
-from longtail.training.evaluation.metrics import join_truth, measure_hierarchical
 from longtail.training.evaluation.plots import draw_by_frequency, write_figure
 from longtail.training.evaluation.record import make_record
 

@@ -14,7 +14,7 @@ from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Ma
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.fitting import TrainingDocuments
+from longtail.training.fitting import FittedOn
 from longtail.training.lexical import fit as module
 from longtail.training.lexical.fit import NamesFitting, count_words, fit_name_model, words_of
 from tests.closeness import assert_all_close
@@ -235,7 +235,7 @@ def test_fitted_on_more_documents_it_keeps_its_classifier():
     sparse = SparseModel.of_rows(
         TfidfModel(["x"], np.ones(1, np.float32)), csr_array((0, 1), dtype=np.float32), *EMPTY
     )
-    on = TrainingDocuments(
+    on = FittedOn(
         lambda: texts, list, truth, truth, catalogue, sparse, lambda: None, 0
     )  # fmt: skip
     after = NamesFitting().fit(on, None, before)

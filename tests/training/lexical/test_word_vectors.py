@@ -150,3 +150,15 @@ def test_the_best_labels_are_those_of_all_scores(corpus, catalogue, tfidf, raise
         is_there = np.arange(m) < 4
         np.testing.assert_array_equal(best.labels, np.where(is_there, order, -1))
         np.testing.assert_array_equal(best.scores, np.take_along_axis(scores, order, axis=1))
+
+
+def test_vectors_of_a_part_of_the_documents_are_trained_further(corpus, catalogue, tfidf):
+    first = trained(corpus, catalogue, tfidf)
+    more = TfidfModel((*WORDS[::-1], "ship"), np.ones(len(WORDS) + 1, dtype=np.float32))
+    features = csr_array(more.transform(["river boat", "steel mine", "milk"]))
+    truth = csr_array(np.eye(3, 4, dtype=np.float32))
+    settings = WordVectorsSettings(dim=16, epochs=1)
+    again = fit_word_vectors(features, truth, catalogue, more, settings, 0, start=first)
+    texts = ["fish", "mine", "milk court"]
+    moved = scores_of(again, texts)[:, :3] - scores_of(first, texts)[:, :3]
+    assert np.abs(moved).max() < 0.1  # random vectors would differ by about 1

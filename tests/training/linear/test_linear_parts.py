@@ -11,12 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.kinds.storage import read_parts
-from longtail.models.scorers.linear import (
-    LinearModel,
-    LinearScorer,
-    TreeCorrection,
-    corrected_scores,
-)
+from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.training.configuration.sections import LinearConfig
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.document_distributions import PartlyUniform
@@ -24,6 +19,7 @@ from longtail.training.linear.objective import ProjectedTree, make_pair_objectiv
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
 from longtail.training.neural import document_vectors
 from longtail.training.neural.document_vectors import encode_documents
+from research.experiments.adversarial.corrections import TreeCorrection, corrected_scores
 from tests.closeness import assert_all_close
 
 TREE = {"kind": "tree", "regulariser": 0.1}

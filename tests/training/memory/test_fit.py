@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.memory.search import nearest_documents
 from longtail.models.memory.source import NeighbourSource
-from longtail.training.evaluation.metrics import join_truth, ndcg_at
+from longtail.models.metrics import join_truth, ndcg_at
 from longtail.training.fitting import DevDocuments
 from longtail.training.memory.fit import Candidates, fit_memory
 

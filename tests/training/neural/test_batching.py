@@ -18,7 +18,8 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan, LabelSubsets, hard_negatives
 from longtail.training.neural.model import KEYWORD_DROPOUT
-from longtail.training.pipeline.dense import read_training_texts, start_dense
+from longtail.training.pipeline.dense import read_training_texts
+from longtail.training.pipeline.encoder_start import start_dense
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
 

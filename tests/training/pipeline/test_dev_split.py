@@ -36,17 +36,19 @@ def encoded(monkeypatch):
 
 
 @pytest.fixture
-def dev(trained, tiny_corpus, tmp_path):
+def rank_dev(trained, tiny_corpus, tmp_path):
     parts = replace(read_parts(trained.bundle), calibrations={}, blends={})
-    return DevSplit.of(open_dataset(tiny_corpus), parts, 60, tmp_path)
+    split = open_dataset(tiny_corpus).split("dev")
+    return lambda: DevSplit(split, parts, 60, tmp_path)
 
 
-def test_every_text_is_encoded_once(dev, encoded):
+def test_every_text_is_encoded_once(rank_dev, encoded):
+    dev = rank_dev()
     dev.metrics(dev.blending(BLENDS))
     assert encoded == [20]
 
 
-def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
+def test_every_scorer_ranks_once_and_the_blends_last(rank_dev, monkeypatch):
     ranked: list[tuple[str, str | None]] = []
     rank = Predictor.rank
 
@@ -55,6 +57,7 @@ def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
         return rank(self, batch, options)
 
     monkeypatch.setattr(Predictor, "rank", counted)
+    dev = rank_dev()
     dev.metrics(dev.blending(BLENDS))
     assert len(ranked) == len(set(ranked))
     assert {name for name, _ in ranked} == {*dev.predictor.scorers.names, "ensemble", "fast"}
@@ -62,9 +65,9 @@ def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
 
 
 def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
-    dev, trained, tiny_corpus, tmp_path
+    rank_dev, trained, tiny_corpus, tmp_path
 ):
-    manifest = trained.bundle.manifest
+    manifest, dev = trained.bundle.manifest, rank_dev()
     blending = dev.blending(BLENDS)
     assert (blending.calibrations, blending.blends) == (manifest.calibrations, manifest.blends)
     assert manifest.thresholds == blending.thresholds
@@ -91,11 +94,11 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
             assert name not in metrics or metrics[name][subset] == dict(found.values)
 
 
-def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypatch, tmp_path):
-    first = dev.blending(BLENDS)
+def test_a_blending_that_is_kept_is_measured_by_one_pass(rank_dev, encoded, monkeypatch):
+    first = rank_dev().blending(BLENDS)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
-    again = DevSplit(dev.dataset, dev.predictor, 60, dev.parts, tmp_path)
+    again = rank_dev()
     assert again.blending(BLENDS) == first
     again.metrics(first)
     assert encoded == [20]

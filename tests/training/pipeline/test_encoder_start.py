@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.sparse import csr_array
 from torch.nn.functional import linear, normalize
 from transformers import BertConfig, BertModel
 
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.pretrained import (
-    EncoderSource,
-    find_encoder,
     load_tokenizer,
     load_transformer,
 )
@@ -30,13 +29,13 @@ from longtail.models.labels.text import pseudo_description
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import function_words
-from longtail.training.pipeline.encoder_check import check_encoder
-from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder
+from longtail.training.pipeline.encoder_start import DenseStart, start_dense
 from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
 DIM = 8
 DENSE = ["retrieval", "classifier", "hybrid", "linear", "sparse"]
 PROMPTS = {"query": "the ", "document": "of "}
+TRUTH = csr_array(np.zeros((1, 20), dtype=np.float32))
 TEXTS = ["the art of the city", "history", "of music and the people of the world"]
 
 
@@ -75,9 +74,9 @@ def write_pooling(folder: Path, **settings: Any) -> None:
 
 @pytest.fixture
 def started(tiny_content):
-    def start(folder: Path, **changes: Any) -> StartingEncoder:
+    def start(folder: Path, **changes: Any) -> DenseStart:
         config = TrainingConfig.model_validate(tiny_content | {"encoder": str(folder)} | changes)
-        return load_encoder(EncoderSource(folder.name, folder, "0" * 64), config)
+        return start_dense(config, TRUTH)
 
     return start
 
@@ -89,10 +88,10 @@ def sentence_vector(folder: Path, text: str, weight: torch.Tensor, bias: torch.T
     return math.sqrt(DIM) * normalize(linear(hidden.mean(dim=0), weight, bias).tanh(), dim=0)
 
 
-def vectors(found: StartingEncoder, role: Any) -> np.ndarray:
+def vectors(found: DenseStart, role: Any) -> np.ndarray:
     prefix = getattr(found.prefixes, role)
     tokens = tokenize_texts(found.tokenizer, TEXTS, 24, prefix)
-    return encode_all(found.encoder, tokens, role, pad_id=0)
+    return encode_all(found.model.encoder, tokens, role, pad_id=0)
 
 
 @pytest.mark.parametrize(("role", "prefix"), [("document", "the "), ("label", "of ")])
@@ -145,10 +144,10 @@ def test_an_encoder_without_epochs_serves_as_it_is(
     content |= {stage: {"epochs": 0} for stage in ("classifier", "retrieval")}
     config = TrainingConfig.model_validate(tiny_content | content)
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
-    found = load_encoder(find_encoder(str(sentence_encoder)), config)
+    found = start_dense(config, TRUTH)
     texts = [pseudo_description(label) for label in bundle.catalogue]  # without keywords
     tokens = tokenize_texts(found.tokenizer, texts, config.descriptions.max_tokens, "of ")
-    expected = encode_all(found.encoder, tokens, "label", pad_id=0)
+    expected = encode_all(found.model.encoder, tokens, "label", pad_id=0)
     assert read_parts(bundle).dense.label_vectors == pytest.approx(expected, abs=1e-5)
 
 
@@ -158,7 +157,7 @@ def test_an_encoder_that_was_not_made_for_comparison_is_refused_untrained(tiny_c
     content = tiny_content | {"retrieval": retrieval, "document_pooling": pooling}
     config = TrainingConfig.model_validate(content)
     with pytest.raises(ConfigError, match=r"retrieval\.epochs: got 0.*modules\.json"):
-        load_encoder(find_encoder(config.encoder), config)
+        start_dense(config, TRUTH)
 
 
 @pytest.mark.slow
@@ -197,12 +196,11 @@ def test_the_multilingual_encoder_of_the_hub_has_its_prefixes_under_all_of_its_n
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     if name == "a clone":
         name = str(shutil.copytree(tiny_encoder, tmp_path / "multilingual-e5-small"))
-    source = find_encoder(name)
-    assert asked == ["intfloat/multilingual-e5-small"] * (not Path(name).is_dir())
     for given, right in ({}, "query: "), ({"document_prefix": ""}, ""):
         content = tiny_content | {"encoder": name} | given
-        found = load_encoder(source, TrainingConfig.model_validate(content))
+        found = start_dense(TrainingConfig.model_validate(content), TRUTH)
         assert found.prefixes == Prefixes(right, "passage: ")
+    assert asked == ["intfloat/multilingual-e5-small"] * 2 * (not Path(name).is_dir())
 
 
 @pytest.fixture
@@ -214,12 +212,11 @@ def check_english(tiny_content, tmp_path):
     sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = BertConfig(vocab_size=len(vocabulary), intermediate_size=4, **sizes)
     BertModel(config).save_pretrained(tmp_path)
-    source = EncoderSource("english", tmp_path, "0" * 64)
 
     def check(sample: list[str], **changes: Any) -> None:
         content = tiny_content | {"encoder": str(tmp_path)} | changes
         config = TrainingConfig.model_validate(content)
-        check_encoder("english", load_encoder(source, config).tokenizer, config, sample)
+        start_dense(config, TRUTH, sample=sample)
 
     return check
 

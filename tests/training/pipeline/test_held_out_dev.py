@@ -14,7 +14,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.pipeline.encoder_free import fit_encoder_free
 from longtail.training.sparse.fit import _save_block
 from longtail.training.sparse.svm import FittedLabels
@@ -73,9 +73,10 @@ def test_the_manifest_says_how_many_documents_stood_for_the_dev_split(
 def test_the_metrics_are_those_of_the_first_fit_on_the_held_out_documents(
     sparse, sparse_config, corpus
 ):
-    view = with_held_out_dev(open_dataset(corpus), SHARE)
-    first = fit_encoder_free(view, sparse_config, 0.0, sparse.work)
+    documents = TrainingDocuments.read(open_dataset(corpus), SHARE)
+    first = fit_encoder_free(documents, sparse_config, sparse.work)
     parts = replace(read_parts(sparse.bundle), catalogue=first.catalogue, sparse=first.sparse)
+    view = documents.corpus.with_splits({"dev": documents.dev})
     found = assess(Predictor(parts), view, "dev", num_training_documents=36).evaluation
     told = sparse.bundle.manifest.metrics["dev"]["sparse"]
     assert told == {name: dict(x.values) for name, x in found.scorers["sparse"].items()}
@@ -111,7 +112,7 @@ def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
 
 def test_dense_parts_know_the_labels_of_the_kept_documents_and_sparse_those_of_all(dense, corpus):
     dataset = open_dataset(corpus)
-    kept = with_held_out_dev(dataset, SHARE).split("train").scan().labels
+    kept = TrainingDocuments.read(dataset, SHARE).train.scan().labels
     rows = {
         "classifier.safetensors": kept.indices,
         "linear.safetensors": kept.indices,

@@ -1,7 +1,6 @@
 """A corpus of texts with HTML: no tag and no reference is a feature, in training or in service."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +9,8 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.names import NAMES
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.documents import TrainingDocuments
 from longtail.training.pipeline import encoder_free
 from tests.conftest import write_lines
 
@@ -108,11 +109,12 @@ def test_inflected_words_of_the_language_of_the_texts_find_the_names(train_on, c
         assert [predictor.predict([x], scorer=scorer, k=1)[0] for x in texts] == found
 
 
-def test_folds_of_one_process_warn_of_html_once(caplog, monkeypatch):
+def test_folds_of_one_process_warn_of_html_once(caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(encoder_free, "_with_markup", set(), raising=False)
     caplog.set_level(logging.INFO, encoder_free.__name__)
-    for fold in range(3):
-        config = encoder_free.with_markup_decided(TrainingConfig(), 0.5, Path(f"fold{fold}"))
-        assert config.remove_markup
+    write_lines(tmp_path / "train.jsonl", documents(MARKED, 8))
+    read = TrainingDocuments.read(open_dataset(tmp_path))
+    for _ in range(3):
+        assert encoder_free.with_texts_decided(TrainingConfig(), read).remove_markup
     levels = [record.levelno for record in caplog.records if "have HTML" in record.message]
     assert levels == [logging.WARNING, logging.INFO, logging.INFO]

@@ -26,13 +26,13 @@ from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.linear import TreeCorrection, corrected_scores
 from longtail.training.calibration.ensemble import blending_from_json
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.lexical import fit as name_fit
-from longtail.training.pipeline.dense import start_dense
+from longtail.training.pipeline.encoder_start import start_dense
 from longtail.training.runtime.run_log import read_progress, read_stage_costs
+from research.experiments.adversarial.corrections import TreeCorrection, corrected_scores
 from tests.closeness import assert_all_close
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy, logsigmoid
 
 from longtail.models.errors import DataError
-from longtail.models.scorers.linear import LinearModel, PriorCorrection
+from longtail.models.scorers.linear import LinearModel
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.distributions import AllLabels, Frequency, Shared, Uniform
 from longtail.training.learning.document_distributions import TreeNegatives
@@ -20,6 +20,7 @@ from longtail.training.learning.sampling import Pairs, constant, importance
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from longtail.training.losses import DECOUPLED_LOSSES
 from research.experiments.adversarial import measures
+from research.experiments.adversarial.corrections import PriorCorrection
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,

@@ -13,7 +13,6 @@ from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
-from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 from research.experiments.depl.ablations import configured
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge

@@ -16,9 +16,10 @@ that are predicted for document i and all above them, and T_i its true labels an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -27,7 +28,6 @@ from scipy.sparse import csr_array
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.propensity import propensity_weights
-from longtail.training.evaluation.record import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,18 +303,82 @@ def coverage_at(joined: RankedEvaluation, k: int) -> float:
     return _ratio(float((is_found_at(joined, k) & is_true).sum()), float(is_true.sum()))
 
 
-Metric: TypeAlias = Callable[[RankedEvaluation, int, Float64[np.ndarray, "label"]], float]
-"""A ranking beside the truth, k and inverse propensities to a fraction."""
-METRICS: Mapping[str, Metric] = {
-    "P": lambda joined, k, _: precision_at(joined, k),
-    "nDCG": lambda joined, k, _: ndcg_at(joined, k),
-    "PSP": propensity_scored_precision_at,
-    "PSnDCG": propensity_scored_ndcg_at,
-    "R": lambda joined, k, _: recall_at(joined, k),
-    "RP": lambda joined, k, _: r_precision_at(joined, k),
-    "coverage": lambda joined, k, _: coverage_at(joined, k),
-}
-"""The metrics of every evaluation by name: a new one is a function above and a line here."""
+IN_SPLIT = "in split"
+"""Follows the name of macro-F1 as the mean over the labels that a document of the split carries."""
+Place: TypeAlias = Literal[
+    "overall", "overall, tail", "overall, unseen", "short", "bands", "shots", "within", "compared",
+    "compared, tail", "registry", "card", "card, bands", "leaderboard",
+]  # fmt: skip
+"""Tables that show metrics: of an evaluation, over all labels, tail labels and unseen ones, in
+short, by band, for frequent, few-shot and zero-shot labels, and within each band; and others."""
+_BY_FREQUENCY = ("bands", "shots", "within", "card, bands")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of every evaluation.
+
+    Attributes:
+        value: Of a ranking beside the truth, k and inverse propensities a fraction; None: macro-F1.
+        shown: The k of its columns in each table; empty: each k that was measured.
+        rank: Position of its columns in tables by frequency.
+    """
+
+    value: Callable[[RankedEvaluation, int, Float64[np.ndarray, "label"]], float] | None
+    shown: Mapping[Place, tuple[int, ...]]
+    rank: int = 9
+
+
+METRICS: dict[str, Metric] = {
+    "P": Metric(lambda joined, k, _: precision_at(joined, k), {
+        "overall": (1, 3, 5), "short": (1, 5), "compared": (), "registry": (1, 3, 5),
+        "card": (1, 5), "leaderboard": (1, 3, 5),
+    }),
+    "nDCG": Metric(lambda joined, k, _: ndcg_at(joined, k), {
+        "overall": (5,), "bands": (10,), "shots": (5, 10), "within": (10,), "compared": (),
+        "registry": (5,), "card": (5,), "leaderboard": (5,),
+    }, rank=1),
+    "PSP": Metric(propensity_scored_precision_at, {
+        "overall": (1, 3, 5), "short": (5,), "bands": (5,), "compared": (), "registry": (1, 5),
+        "card": (5,), "card, bands": (5,), "leaderboard": (1, 5),
+    }, rank=3),
+    "PSnDCG": Metric(propensity_scored_ndcg_at, {}),
+    "R": Metric(lambda joined, k, _: recall_at(joined, k), {
+        "overall": (10,), "overall, unseen": (10,), "bands": (10,), "shots": (5, 10),
+        "within": (10,), "registry": (10,), "card": (10,), "card, bands": (10,),
+        "leaderboard": (10,),
+    }, rank=0),
+    "RP": Metric(lambda joined, k, _: r_precision_at(joined, k), {"overall": (5,)}),
+    "coverage": Metric(lambda joined, k, _: coverage_at(joined, k), {"overall": (5,)}),
+    "macro-F1": Metric(None, {
+        "overall, tail": (5,), "bands": (5,), "compared": (), "compared, tail": (),
+        "card, bands": (5,), "leaderboard": (5,),
+    }, rank=2),
+    f"macro-F1 {IN_SPLIT}": Metric(None, {
+        "overall, tail": (5,), "bands": (5,), "compared": (), "compared, tail": (),
+    }, rank=2),
+}  # fmt: skip
+"""The metrics by name, in the order of their columns. A new one, put here, is measured by each
+evaluation and is in the tables that it names."""
+
+
+def at(name: str, k: int) -> str:
+    """Return the name of a metric at k: "P@5"."""
+    return re.sub(r"$|(?= )", f"@{k}", name, count=1)
+
+
+def shown_in(place: Place, ks: Sequence[int] = ()) -> list[str]:
+    """Return the columns of a table; where `ks` are given, each with the largest k up to its own.
+
+    Args:
+        place: The table.
+        ks: What was measured, ascending.
+    """
+    shown = [(name, metric) for name, metric in METRICS.items() if place in metric.shown]
+    if place in _BY_FREQUENCY:
+        shown.sort(key=lambda x: x[1].rank)
+    wanted = ((name, k) for name, metric in shown for k in metric.shown[place] or ks)
+    return [at(name, max((x for x in ks if x <= k), default=k)) for name, k in wanted]
 
 
 def _num_hits(joined: RankedEvaluation, k: int) -> Int64[np.ndarray, document]:
@@ -367,22 +431,8 @@ def _ratio(above: float, below: float) -> float:
     return float(above / below) if below > 0 else 0.0
 
 
-_NOTE = (
-    "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
-    "in percent."
-)
 Hierarchical: TypeAlias = dict[str, dict[str, float]]
 """Fractions by scorer, by "hP@k" and "hR@k"."""
-
-
-def hierarchical_table(found: Hierarchical) -> Table:
-    """Return a table with one row a scorer."""
-    names = sorted(next(iter(found.values())), key=lambda name: name[:2])
-    rows = [
-        [scorer, *(f"{100 * values[name]:.2f}" for name in names)]
-        for scorer, values in found.items()
-    ]
-    return Table("With the hierarchy", _NOTE, (["scorer", *names], rows), has_best=True)
 
 
 def measure_hierarchical(
