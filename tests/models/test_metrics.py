@@ -21,6 +21,7 @@ from longtail.models.metrics import (
     r_precision_at,
     recall_at,
 )
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 @st.composite

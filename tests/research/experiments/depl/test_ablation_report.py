@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.storage import read_parts
+from longtail.models.metrics import join_truth
 from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.ranking.top_k import Ranking, top_of_scores
