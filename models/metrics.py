@@ -319,7 +319,7 @@ class Metric:
     """A metric of every evaluation.
 
     Attributes:
-        value: Of a ranking beside the truth, k and inverse propensities a fraction; None: macro-F1.
+        value: Gives a fraction for a ranking with the truth, k and inverse propensities; None for macro-F1.
         shown: The k of its columns in each table; empty: each k that was measured.
         rank: Position of its columns in tables by frequency.
     """

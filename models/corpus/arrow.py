@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from longtail.models.corpus.forms import DocumentSource, Format, Table, named
+from longtail.models.corpus.forms import DocumentSource, Format, TableRows, named
 from longtail.models.errors import DataError
 from longtail.models.extras import require
 from longtail.models.files.rows import Row
@@ -19,10 +19,10 @@ _HUGGING_FACE = b"huggingface"
 _CLASS_LABEL = "ClassLabel"
 
 
-def _table(source: DocumentSource) -> Table:
+def _table(source: DocumentSource) -> TableRows:
     with reading(source.paths[0]) as file:
         names = list(_schema(file).names)
-    return Table(partial(_rows, source.paths), names)
+    return TableRows(partial(_rows, source.paths), names)
 
 
 def _rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:

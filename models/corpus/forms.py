@@ -44,11 +44,11 @@ LABEL_FILES = tuple(
     for name in ("labels", "vocabulary")
     for suffix in (".jsonl", ".csv", ".tsv", ".ttl", ".nt", ".rdf", ".jsonld")
 )
-"""Names that the label file of a corpus may have; the first two are told."""
+"""Names that the label file of a corpus may have; messages list the first two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableRows:
     """The opened files of a split, whose documents have named columns.
 
     Attributes:
@@ -99,7 +99,7 @@ class Format:
     is_csv: bool = False
     has_own_fields: bool = False
     rows: Callable[[Sequence[Path]], Iterator[Row]] | None = None
-    table: Callable[[DocumentSource], Table] | None = None
+    table: Callable[[DocumentSource], TableRows] | None = None
     line: Callable[[bytes], bytes | Fields] | None = None
 
 
@@ -109,7 +109,7 @@ class DocumentSource:
 
     Attributes:
         place: The file, or what stands for its files, as messages name it.
-        form: Of the files.
+        form: The files' format.
         paths: The files, in the order in which they are read.
         options: What was said of them.
         part: Name of the split that it is of these documents, by a hash; None: all of them.

@@ -6,7 +6,7 @@ from itertools import islice
 
 from longtail.models.corpus.annif import is_short_text, short_text_rows
 from longtail.models.corpus.columns import ID_NAMES, LABEL_NAMES, TEXT_NAMES, UID
-from longtail.models.corpus.forms import DocumentSource, Format, Table, named
+from longtail.models.corpus.forms import DocumentSource, Format, TableRows, named
 from longtail.models.errors import DataError
 from longtail.models.files.rows import CsvTable, Fields, json_rows
 from longtail.models.files.text_files import BadLine
@@ -35,25 +35,25 @@ def table_of(source: DocumentSource) -> CsvTable:
         raise DataError(f"{error}{more}") from error
 
 
-def _csv(source: DocumentSource) -> Table:
+def _csv(source: DocumentSource) -> TableRows:
     table = table_of(source)
-    return Table(lambda _: table.rows(), table.header.names, table.header.remarks())
+    return TableRows(lambda _: table.rows(), table.header.names, table.header.remarks())
 
 
-def _tsv(source: DocumentSource) -> Table:
+def _tsv(source: DocumentSource) -> TableRows:
     if is_short_text(source):
         remark = "read as Annif's short texts: a text, a tab, its labels; without a header"
-        return Table(lambda _: short_text_rows(source), None, [remark])
+        return TableRows(lambda _: short_text_rows(source), None, [remark])
     table = table_of(source)
     remarks = [remark for remark in table.header.remarks() if "tabs" not in remark]
-    return Table(lambda _: table.rows(), table.header.names, remarks)
+    return TableRows(lambda _: table.rows(), table.header.names, remarks)
 
 
-def _json_lines(source: DocumentSource) -> Table:
+def _json_lines(source: DocumentSource) -> TableRows:
     path = source.paths[0]
     rows = islice(json_rows(path), PEEKED)
     names = dict.fromkeys(x for _, row in rows if not isinstance(row, BadLine) for x in row)
-    return Table(lambda _: json_rows(path), [*names])
+    return TableRows(lambda _: json_rows(path), [*names])
 
 
 def _plain(line: bytes) -> Fields:

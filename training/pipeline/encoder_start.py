@@ -119,7 +119,7 @@ def start_dense(
     """Find, load and check the encoder, and return the untrained model.
 
     Args:
-        config: Of the run.
+        config: The run's configuration.
         truth: The labels of its documents.
         processes: Those that train together; None: this one is alone.
         sample: Training texts, none of them blank, that the tokenizer has to know.
@@ -172,7 +172,7 @@ def start_finished(
     Args:
         bundle: The version.
         parts: What it holds, an encoder among it.
-        config: Of the run.
+        config: The run's configuration.
         truth: The labels of its documents.
     """
     dense, said = parts.dense, bundle.manifest.encoder

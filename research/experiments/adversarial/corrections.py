@@ -55,7 +55,7 @@ def corrected_scores(
 
     Args:
         model: Its weights are copied to the device of the vectors.
-        vectors: Of the documents.
+        vectors: The documents' vectors.
         correction: p_n; None: nothing is added.
     """
     device = vectors.device
