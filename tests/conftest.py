@@ -124,13 +124,9 @@ def tiny_encoder(tmp_path_factory, tiny_texts):
     vocabulary = [*SPECIAL_TOKENS, *(word for word, _ in words.most_common(400))]
     tokenizer_of(vocabulary).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64,
+    )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)
         BertModel(config).save_pretrained(folder)
@@ -142,25 +138,18 @@ def tiny_content(tiny_encoder):
     """What stands in the configuration of a run of a second."""
     stage = {"epochs": 2, "batch_size": 8}
     return {
-        "seed": 3,
-        "encoder": str(tiny_encoder),
-        "document_max_tokens": 24,
-        "precision": "float32",
+        "seed": 3, "encoder": str(tiny_encoder), "document_max_tokens": 24, "precision": "float32",
         "descriptions": {"num_keywords": 5, "max_tokens": 12},
         "classifier": {**stage, "encoder_learning_rate": 1e-3},
         "retrieval": {**stage, "label_subset_size": 40, "hard_negatives": 3},
         "linear": {
             "negatives": {
-                "distribution": {"kind": "tree", "regulariser": 1.0},
-                "weighting": "constant",
-                "num_negatives": 8,
-                "exclude": "none",
+                "distribution": {"kind": "tree", "regulariser": 1.0}, "weighting": "constant",
+                "num_negatives": 8, "exclude": "none",
             },
-            "loss": {"kind": "decoupled"},
-            "epochs": 2,
-            "batch_size": 50,
+            "loss": {"kind": "decoupled"}, "epochs": 2, "batch_size": 50,
         },
-    }
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Without the extras a model without an encoder is trained, measured, served and corrected."""
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 
 import longtail
 from longtail.models import extras
-from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
 from longtail.models.extras import PACKAGES, is_installed
 from longtail.models.kinds.storage import read_parts
@@ -30,67 +28,6 @@ class Blocker:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocker())
 """
-JOURNEY = """
-import sys, time
-from pathlib import Path
-from fastapi.testclient import TestClient
-import longtail
-from longtail.service.app import create_app
-from longtail.service.settings import Settings
-
-corpus, encoder_registry = sys.argv[1:]
-text = "imports of olive oil"
-
-def command(*words):
-    return longtail.app(words, standalone_mode=False)
-
-command("inspect", corpus, "--output", "inspection")
-command("train", corpus)
-command("evaluate", corpus, "--output", "evaluation")
-command("report", corpus, "--output", "report.html")
-Path("texts.txt").write_text(text, "utf-8")
-command("predict", "--input", "texts.txt", "--output", "labels.jsonl")
-model = longtail.load()
-assert "longtail.training.estimators.model" not in sys.modules
-best = model.predict(text, k=1).labels[0]
-with TestClient(create_app(Settings(registry=Path("registry"), watch_interval_s=0))) as client:
-    while (answer := client.post("/v1/predict", json={"text": text, "k": 1})).status_code == 503:
-        time.sleep(0.05)
-assert answer.json()["results"][0]["labels"][0]["id"] == best.id
-Path("feedback.jsonl").write_text('{"text": "%s", "rejected": ["%s"]}' % (text, best.id), "utf-8")
-assert longtail.learn("feedback.jsonl", corpus) == 2
-classifier = longtail.LongtailClassifier(config={"scorers": ["sparse"]})
-texts = ["olive oil", "fresh fish", "oil of olives", "fish of the sea"] * 5
-classifier.fit(texts, [["oil"], ["fish"]] * 10).predict(texts[:1])
-for refused in (
-    lambda: longtail.train(corpus, scorers=["retrieval", "sparse"], work="runs/dense"),
-    lambda: longtail.load(encoder_registry),
-):
-    try:
-        refused()
-    except longtail.LongtailError as error:
-        assert 'pip install "longtail[cpu]"' in str(error), error
-    else:
-        raise AssertionError("an encoder without PyTorch")
-"""
-
-
-@pytest.mark.slow
-def test_all_but_an_encoder_works_without_the_extras(tmp_path, tiny_corpus, trained):
-    arguments = [str(tiny_corpus), str(trained.registry.folder)]
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCKER + JOURNEY, *arguments], cwd=tmp_path, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
-    assert sum("training without an encoder" in line for line in said) == 1
-    assert sum("no pictures" in line for line in said) == 3  # inspect, evaluate, report
-    assert {path.name for path in (tmp_path / "evaluation").iterdir()} == {
-        "evaluation.json", "evaluation.md",
-    }  # fmt: skip
-    assert json.loads((tmp_path / "labels.jsonl").read_text("utf-8"))["labels"]
-    assert "retrieval" not in Registry(tmp_path / "registry").open(1).manifest.scorers
 
 
 def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch, trained):

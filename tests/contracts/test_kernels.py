@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from longtail.models.native.library import (
     CSR_PLACES,
@@ -125,23 +124,6 @@ def test_every_struct_that_is_passed_is_found_in_one_source():
     }
     assert len(records) == 8
     assert all(everywhere.count(name) == 1 for name in records)
-
-
-@pytest.mark.parametrize(
-    ("source", "old", "new"),
-    [
-        ("sparse.c", r"features, const csr \*weights", "weights, const csr *features"),
-        ("sparse.c", r"int64_t k, int64_t \*labels,\s+float", "int64_t *labels, int64_t k, float"),
-        ("dense.c", r"int64_t num_probed,\s+int64_t k", "int64_t k, int64_t num_probed"),
-        ("ranking.c", r"const float \*scores", "float *scores"),
-        ("blend.c", "int64_t num_members, num_bends", "int64_t num_bends, num_members"),
-        ("blend.c", r"const float \*bias", "const double *bias"),
-        ("match.c", r"\*index, double least_share", "*index"),
-    ],
-)  # fmt: skip
-def test_a_swapped_missing_or_retyped_argument_is_found(source, old, new):
-    mutated, number = re.subn(old, new, SOURCES[source])
-    assert number and differences(mutated, _declared_everywhere())
 
 
 def test_structs_of_both_sides_that_are_no_records_agree():

@@ -77,25 +77,6 @@ def run(monkeypatch, capsys):
     return run_command
 
 
-@pytest.fixture
-def shell():
-    """Runs a shell command in the current folder, where `$LT` is the command."""
-
-    def run_in_shell(script: str) -> Outcome:
-        command = f"{sys.executable} -m longtail"
-        environment = os.environ | {"LT": command, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            ["/bin/bash", "-c", script],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return checked(Outcome(done.returncode, done.stdout, done.stderr), [script])
-
-    return run_in_shell
-
-
 def checked(outcome: Outcome, words: object) -> Outcome:
     """What holds for every command: no traceback, a known status, and a reason for a failure."""
     assert "Traceback" not in outcome.out + outcome.err, (words, outcome)

@@ -17,20 +17,13 @@ import longtail
 
 # Each is bad for a file and for a folder, to read and to write.
 BAD_PATHS = {
-    "binary": "binary",
-    "device": "device",
-    "under a file": "binary/x/y",
-    "too long": "x" * 300,
+    "binary": "binary", "device": "device", "under a file": "binary/x/y", "too long": "x" * 300,
     "a circle of links": "circle/x",
-}
+}  # fmt: skip
 GOOD = {
-    "data": "data",
-    "registry": "registry",
-    "source": "docs.jsonl",
-    "label": "fish",
-    "first": "binary",
-    "second": "binary",
-}
+    "data": "data", "registry": "registry", "source": "docs.jsonl", "label": "fish",
+    "first": "binary", "second": "binary",
+}  # fmt: skip
 """What the other parameters get, by their name."""
 
 

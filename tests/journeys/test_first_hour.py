@@ -4,11 +4,13 @@ import codecs
 import csv
 import re
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
 
 import longtail
+from longtail import demo
 
 ROOT = Path(longtail.__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
@@ -78,3 +80,36 @@ def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file, r
     for words in [lines[0], ["predict", "--input", german_file.name, "--output", "other.csv"]]:
         refused = run(*words)
         assert refused.status == 1 and "'iconv -f cp1252 -t utf-8'" in refused.last_line
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
+def test_the_demo_tells_its_story_in_at_most_60_lines(
+    tiny_corpus, tiny_config_file, tmp_path, port, monkeypatch, capfd
+):
+    monkeypatch.setattr(demo, "is_packaged_installed", lambda: True)
+    demo.demo(
+        tiny_corpus, tmp_path / "registry", tmp_path / "work", port,
+        keeps_serving=False, config=tiny_config_file,
+    )  # fmt: skip
+    told, bars = capfd.readouterr()
+    assert told.count("\n") + bars.count("\n") <= 70
+    found = re.search(
+        r"answered [\d,]+ requests \(([\d,]+) by version 1, ([\d,]+) by version 2\)", told
+    )
+    assert found and "; 0 failed" in told
+    assert "| scorer " in told.split("3. How good")[1].split("4. Read")[0]
+    assert "Version 2, measured as version 1:" in told
+    assert "20 answers to 20 texts" in told and f"http://127.0.0.1:{port}/" in told
+    assert "retrieval: 100%" in bars
+    assert " INFO " in (tmp_path / "work" / "demo.log").read_text() and " INFO " not in bars
+    assert {x.name for x in (tmp_path / "work").glob("evaluation-*")} == {
+        "evaluation-1",
+        "evaluation-2",
+    }

@@ -74,9 +74,6 @@ def test_a_reader_that_goes_away_is_no_error_to_tell(place, words):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-# ---- two at a time
-
-
 def test_two_runs_never_train_in_one_folder(place, run):
     Path("work").mkdir()
     with held(Path("work/.lock"), "busy"):
@@ -99,9 +96,6 @@ def test_a_lock_ends_with_its_process(tmp_path):
     assert path.exists()
     with held(path, "busy"), pytest.raises(ConfigError, match="busy"), held(path, "busy"):
         pass
-
-
-# ---- no rights, no room
 
 
 READ_ONLY = [

@@ -21,12 +21,7 @@ from typer.testing import CliRunner
 import longtail
 from longtail import CorpusOptions
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.trained_on import (
-    DIGESTS_NAME,
-    RECORD_NAME,
-    digest_of,
-    read_trained_on,
-)
+from longtail.models.bundle.trained_on import DIGESTS_NAME, RECORD_NAME, digest_of, read_trained_on
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts, write_parts
 
@@ -151,141 +146,91 @@ def test_the_corpus_shows_what_is_known_by_heart(world):
     assert sum(hits) / len(hits) > TRAINED_ON - 0.1  # a fifth of them are dev and test
 
 
-Mix = Callable[[World, Path], float]
+Data = Callable[[World, Path], Any]
+"""Makes what is measured on."""
 
 
-def same_file(world: World, _: Path) -> float:
-    return measured(world, world.file)
+def csv_of(rows: Callable[[World], list[Row]], names: Sequence[str] = (*COLUMNS, "Tags")) -> Data:
+    return lambda world, folder: write(folder / "rows.csv", rows(world), names)
 
 
-def without_options(world: World, _: Path) -> float:
-    return measured(world, world.file, corpus=None)
+def split_of(rows: Callable[[World], list[Row]]) -> Data:
+    """Make a folder whose rows are all to be measured on."""
+    return lambda world, folder: write(folder / "sub" / "test.csv", rows(world)).parent
 
 
-def frame_instead_of_file(world: World, _: Path) -> float:
-    return measured(world, frame_of(world.rows), corpus=None)
-
-
-def frame_of_the_columns(world: World, _: Path) -> float:
-    frame = pd.DataFrame([vars(row) for row in world.rows]).drop(columns="id")
-    return measured(world, frame, corpus=None)
-
-
-def other_order(world: World, folder: Path) -> float:
-    rows = list(world.rows)
-    random.Random(1).shuffle(rows)  # noqa: S311
-    return measured(world, write(folder / "sorted.csv", rows))
-
-
-def doubled_rows(world: World, folder: Path) -> float:
-    return measured(world, write(folder / "doubled.csv", [*world.rows, *world.rows]))
-
-
-def more_rows(world: World, folder: Path) -> float:
-    return measured(world, write(folder / "more.csv", [*world.rows, *rows_of(1, 400)]))
-
-
-def edited_rows_with_ids(world: World, folder: Path) -> float:
-    path = write(folder / "edited.csv", edited(world.rows), ("id", *COLUMNS, "Tags"))
-    return measured(world, path, version=3)
-
-
-def ids_that_training_had_and_are_gone(world: World, _: Path) -> float:
-    return measured(world, world.file, version=3)
-
-
-def renamed_columns(world: World, folder: Path) -> float:
+def renamed(world: World, folder: Path) -> Path:
     path = write(folder / "renamed.csv", world.rows)
     path.write_text(path.read_text().replace("Titel,Text,Art", "a,b,c", 1))
-    return measured(world, path, corpus=replace(OPTIONS, text_columns=("a", "b", "c")))
+    return path
 
 
-def older_version(world: World, _: Path) -> float:
-    return measured(world, world.file, version=1)
+def shuffled(world: World) -> list[Row]:
+    return random.Random(1).sample(world.rows, NUM_DOCUMENTS)  # noqa: S311
 
 
-def new_test_file(world: World, folder: Path) -> float:
-    write(folder / "new" / "test.csv", rows_of(2, 300))
-    return measured(world, folder / "new")
+def columns_of(rows: Iterable[Row]) -> pd.DataFrame:
+    return pd.DataFrame([vars(row) for row in rows]).drop(columns="id")
 
 
-def new_frame(world: World, _: Path) -> float:
-    frame = pd.DataFrame([vars(row) for row in rows_of(3, 300)])
-    return longtail.load(world.registry).evaluate(frame).metrics[SCORER]["P@1"]
+def reading(*columns: str) -> dict[str, Any]:
+    return {"corpus": replace(OPTIONS, text_columns=columns)}
 
 
-def sub_folder_with_all_rows_and_new_ones(world: World, folder: Path) -> float:
-    write(folder / "sub" / "test.csv", [*world.rows[:100], *rows_of(2, 300)])
-    return measured(world, folder / "sub")
+def same_file(world: World, _: Path) -> Path:
+    return world.file
 
 
-def own_corpus_of_a_version_without_record(world: World, _: Path) -> float:
-    return measured(world, world.file, version=4)
+NO_OPTIONS: dict[str, Any] = {"corpus": None}
+RIGHT: dict[str, tuple[Data, dict[str, Any]]] = {
+    "same file": (same_file, {}),
+    "without options": (same_file, NO_OPTIONS),
+    "frame instead of file": (lambda world, _: frame_of(world.rows), NO_OPTIONS),
+    "frame of the columns": (lambda world, _: columns_of(world.rows), NO_OPTIONS),
+    "other order": (csv_of(shuffled), {}),
+    "doubled rows": (csv_of(lambda world: world.rows * 2), {}),
+    "more rows": (csv_of(lambda world: [*world.rows, *rows_of(1, 400)]), {}),
+    "edited rows with ids": (
+        csv_of(lambda world: edited(world.rows), ("id", *COLUMNS, "Tags")), {"version": 3},
+    ),
+    "renamed columns": (renamed, reading("a", "b", "c")),
+    "older version": (same_file, {"version": 1}),
+    "new test file": (split_of(lambda _: rows_of(2, 300)), {}),
+    "new frame": (lambda *_: columns_of(rows_of(3, 300)), NO_OPTIONS),
+    "test split of some rows and new ones": (
+        split_of(lambda world: [*world.rows[:100], *rows_of(2, 300)]), {},
+    ),
+    "own corpus of a version without record": (same_file, {"version": 4}),
+}  # fmt: skip
 
 
-RIGHT: list[Mix] = [
-    same_file, without_options, frame_instead_of_file, frame_of_the_columns, other_order,
-    doubled_rows, more_rows, edited_rows_with_ids, renamed_columns,
-    older_version, new_test_file, new_frame,
-    sub_folder_with_all_rows_and_new_ones, own_corpus_of_a_version_without_record,
-]  # fmt: skip
+@pytest.mark.parametrize(("data", "options"), RIGHT.values(), ids=RIGHT)
+def test_the_figure_is_right(data, options, world, tmp_path):
+    assert right(measured(world, data(world, tmp_path), **options))
 
 
-@pytest.mark.parametrize("mix", RIGHT, ids=lambda mix: mix.__name__)
-def test_the_figure_is_right(mix, world, tmp_path):
-    assert right(mix(world, tmp_path))
+REFUSED: dict[str, tuple[Data, dict[str, Any]]] = {
+    "training split": (same_file, {"split": "train"}),
+    "training split without record": (same_file, {"split": "train", "version": 4}),
+    "test split of all rows": (split_of(lambda world: world.rows), {}),
+    "ids that training had and are gone": (same_file, {"version": 3}),
+    "fewer columns": (same_file, reading("Titel", "Text")),
+    "other order of columns": (same_file, reading(*COLUMNS[::-1])),
+    "fewer columns under other names": (renamed, reading("a", "b")),
+}
 
 
-def training_split(world: World, _: Path) -> float:
-    return measured(world, world.file, split="train")
-
-
-def training_split_of_a_version_without_record(world: World, _: Path) -> float:
-    return measured(world, world.file, split="train", version=4)
-
-
-def all_rows_as_a_frame(world: World, _: Path) -> float:
-    return longtail.load(world.registry).evaluate(frame_of(world.rows)).metrics[SCORER]["P@1"]
-
-
-def all_rows_as_a_test_split(world: World, folder: Path) -> float:
-    write(folder / "sub" / "test.csv", world.rows)
-    return measured(world, folder / "sub")
-
-
-def fewer_columns(world: World, _: Path) -> float:
-    return measured(world, world.file, corpus=replace(OPTIONS, text_columns=("Titel", "Text")))
-
-
-def other_order_of_columns(world: World, _: Path) -> float:
-    return measured(world, world.file, corpus=replace(OPTIONS, text_columns=COLUMNS[::-1]))
-
-
-def fewer_columns_under_other_names(world: World, folder: Path) -> float:
-    path = write(folder / "renamed.csv", world.rows)
-    path.write_text(path.read_text().replace("Titel,Text,Art", "a,b,c", 1))
-    return measured(world, path, corpus=replace(OPTIONS, text_columns=("a", "b")))
-
-
-def frame_of_fewer_columns(world: World, _: Path) -> float:
-    frame = pd.DataFrame([{"text": x.Text, "labels": [x.Tags]} for x in world.rows])
-    return longtail.load(world.registry).evaluate(frame).metrics[SCORER]["P@1"]
-
-
-REFUSED: list[Mix] = [
-    training_split, training_split_of_a_version_without_record, all_rows_as_a_frame,
-    all_rows_as_a_test_split, ids_that_training_had_and_are_gone, fewer_columns,
-    other_order_of_columns, fewer_columns_under_other_names, frame_of_fewer_columns,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("mix", REFUSED, ids=lambda mix: mix.__name__)
-def test_a_figure_without_meaning_is_refused(mix, world, tmp_path):
+@pytest.mark.parametrize(("data", "options"), REFUSED.values(), ids=REFUSED)
+def test_a_figure_without_meaning_is_refused(data, options, world, tmp_path):
     with pytest.raises(LongtailError, match="trained on"):
-        mix(world, tmp_path)
+        measured(world, data(world, tmp_path), **options)
 
 
-# The other commands.
+def test_a_frame_of_trained_documents_is_refused_with_fewer_columns_too(world):
+    fewer = pd.DataFrame([{"text": x.Text, "labels": [x.Tags]} for x in world.rows])
+    for frame in (frame_of(world.rows), fewer):
+        with pytest.raises(LongtailError, match="trained on"):
+            longtail.load(world.registry).evaluate(frame)
 
 
 def test_no_id_can_be_found_in_a_bundle_by_trying(world):

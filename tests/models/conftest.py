@@ -21,7 +21,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, TokenizersBackend
 
-from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest, RarityBlend, digest_of
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.kinds.storage import write_parts
@@ -43,11 +43,10 @@ LABELS = tuple(
     for i, word in enumerate(WORDS[:7])
 )
 Change = Callable[[dict[str, Any]], object]
-ConstantBlend = Callable[[dict[str, float]], RarityBlend]
 
 
 @pytest.fixture(scope="session")
-def constant_blend() -> ConstantBlend:
+def constant_blend():
     """Makes blends whose weights are the same however often a label was seen."""
 
     def make(weights: dict[str, float]) -> RarityBlend:
@@ -62,7 +61,7 @@ def constant_blend() -> ConstantBlend:
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> TokenizersBackend:
+def tokenizer():
     """A word-piece tokenizer of ten words and a few pieces."""
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     pad, unknown, start, end, mask = special
@@ -73,17 +72,13 @@ def tokenizer() -> TokenizersBackend:
     backend.pre_tokenizer = BertPreTokenizer()
     backend.post_processor = BertProcessing((end, vocabulary[end]), (start, vocabulary[start]))
     return TokenizersBackend(
-        tokenizer_object=backend,
-        pad_token=pad,
-        unk_token=unknown,
-        cls_token=start,
-        sep_token=end,
+        tokenizer_object=backend, pad_token=pad, unk_token=unknown, cls_token=start, sep_token=end,
         mask_token=mask,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def dual_encoder(tokenizer: TokenizersBackend) -> DualEncoder:
+def dual_encoder(tokenizer):
     """A random transformer of two layers; poolers, scale and bias are random too."""
     torch.manual_seed(0)
     config = BertConfig(
@@ -98,7 +93,7 @@ def dual_encoder(tokenizer: TokenizersBackend) -> DualEncoder:
 
 
 @pytest.fixture(scope="session")
-def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts:
+def parts(tokenizer, dual_encoder):
     """All parts of a model with random weights."""
     rng = np.random.default_rng(0)
     covered = np.array([i for i in range(len(LABELS)) if i not in UNTRAINED], dtype=np.int64)
@@ -112,22 +107,19 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
         catalogue=LabelCatalogue(LABELS),
         sparse=SparseModel.of_rows(tfidf, csr_array(weights), random(len(covered)), covered),
         dense=DenseParts(
-            encoder=dual_encoder,
-            tokenizer=tokenizer,
-            max_tokens=MAX_TOKENS,
+            encoder=dual_encoder, tokenizer=tokenizer, max_tokens=MAX_TOKENS,
             label_vectors=random(len(LABELS), DIM),
         ),
         models={
             "classifier": LinearScorer(
-                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "none"
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "none",
             ),
             "linear": LinearScorer(
-                LinearModel(random(len(covered), DIM), random(len(covered)), covered),
-                "tree",
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "tree",
                 random_tree(len(LABELS), DIM, rng),
             ),
         },
-    )
+    )  # fmt: skip
 
 
 def random_tree(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTree:
@@ -144,52 +136,42 @@ def random_tree(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTre
 
 
 @pytest.fixture(scope="session")
-def dense(parts: ModelParts) -> DenseParts:
+def dense(parts):
     """Their dense half."""
     assert parts.dense is not None
     return parts.dense
 
 
 @pytest.fixture(scope="session")
-def sparse_parts(parts: ModelParts) -> ModelParts:
+def sparse_parts(parts):
     """The sparse model alone."""
     return replace(parts, dense=None)
 
 
 @pytest.fixture(scope="session")
-def manifest() -> Manifest:
+def manifest():
     """What the tiny bundle says of itself before it is written."""
     return Manifest(
-        label_count=len(LABELS),
-        training_document_count=20,
+        label_count=len(LABELS), training_document_count=20,
         encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
-        scorers=("retrieval", "classifier", "linear", "sparse"),
-        default_scorer="retrieval",
-        training={"seed": 0, "rate": 1e-5},
-        data_fingerprint="f" * 64,
-        metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
-        linear_correction="tree",
+        scorers=("retrieval", "classifier", "linear", "sparse"), default_scorer="retrieval",
+        training={"seed": 0, "rate": 1e-5}, data_fingerprint="f" * 64,
+        metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}}, linear_correction="tree",
         longtail_version=version("longtail"),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def sparse_manifest(manifest: Manifest) -> Manifest:
+def sparse_manifest(manifest):
     """What a bundle of the sparse model alone says of itself."""
     return replace(
-        manifest,
-        encoder=None,
-        scorers=("sparse",),
-        default_scorer="sparse",
-        metrics={},
+        manifest, encoder=None, scorers=("sparse",), default_scorer="sparse", metrics={},
         linear_correction=None,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def written_bundle(
-    parts: ModelParts, manifest: Manifest, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def written_bundle(parts, manifest, tmp_path_factory):
     """A bundle that no test changes."""
     folder = tmp_path_factory.mktemp("written")
     write_parts(folder / "tiny", parts, manifest, folder / "scratch")
@@ -197,26 +179,26 @@ def written_bundle(
 
 
 @pytest.fixture
-def bundle_folder(written_bundle: Path, tmp_path: Path) -> Path:
+def bundle_folder(written_bundle, tmp_path):
     """A copy of the bundle, to be broken."""
     return shutil.copytree(written_bundle, tmp_path / "tiny")
 
 
 @pytest.fixture
-def bundle(written_bundle: Path) -> Bundle:
+def bundle(written_bundle):
     """The bundle, opened."""
     return open_bundle(written_bundle)
 
 
 @pytest.fixture
-def sparse_bundle(sparse_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path) -> Bundle:
+def sparse_bundle(sparse_parts, sparse_manifest, tmp_path):
     """A bundle of the sparse model alone, written and opened."""
     write_parts(tmp_path / "sparse", sparse_parts, sparse_manifest, tmp_path / "scratch")
     return open_bundle(tmp_path / "sparse")
 
 
 @pytest.fixture
-def lie(bundle_folder: Path) -> Callable[..., Path]:
+def lie(bundle_folder):
     """Change the manifest of the copy, or of another, and give it the digest of what it says."""
 
     def change_manifest(change: Change, folder: Path = bundle_folder) -> Path:
@@ -231,7 +213,7 @@ def lie(bundle_folder: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_on_gpu(monkeypatch):
     """Compute on the CPU by the code for GPUs: padded rows, PyTorch's sums, the tree as a whole."""
     for module in ("ranking.device_rows", "label_tree.corrected_top_k"):
         monkeypatch.setattr(f"longtail.models.{module}.has_kernels", lambda device: False)

@@ -32,9 +32,6 @@ def score_of(predictor: Predictor, row: int, label: int, scorer: str, **options:
     return next(x.score for x in found.labels if x.index == label)
 
 
-# ---- scores ----
-
-
 @pytest.mark.parametrize("tail_dial", [0.0, 1.5])
 @pytest.mark.parametrize("correction", [None, "none"])
 def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, correction):
@@ -79,9 +76,6 @@ def test_each_part_is_what_it_says(predictor):
         assert parts["retrieval"].correction == parts["sparse"].correction == 0
 
 
-# ---- spans ----
-
-
 def model_of(*tokens: str) -> TfidfModel:
     return TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), ["en", "de"], 2)
 
@@ -107,9 +101,6 @@ def test_spans_are_the_places_of_tokens_in_the_text(text, wanted, found):
     assert {t: [text[start:end] for start, end in each] for t, each in spans.items()} == found
 
 
-# ---- neighbours ----
-
-
 def brute_force(cosines: np.ndarray, label: int, k: int) -> list[int]:
     others = [i for i in range(len(cosines)) if i != label and np.isfinite(cosines[i])]
     return sorted(others, key=lambda i: (-cosines[i], i))[:k]
@@ -132,9 +123,6 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
         kept = found.labels[row][found.labels[row] != NO_LABEL]
         assert kept.tolist() == wanted
         np.testing.assert_allclose(found.scores[row][: len(wanted)], cosines[wanted], atol=1e-6)
-
-
-# ---- labels ----
 
 
 def test_a_label_is_described_by_all_that_is_known_of_it(predictor, parts):

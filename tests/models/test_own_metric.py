@@ -13,7 +13,7 @@ from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.sharing.card import model_card
 from longtail.service.commands.registry import metric_rows
 from longtail.training.assessment.compare import compare
-from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, Evaluation, evaluate
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, evaluate
 
 
 def hit_rate(joined: RankedEvaluation, k: int, _: np.ndarray) -> float:
@@ -43,7 +43,7 @@ def registered():
 
 
 @pytest.fixture
-def evaluation() -> Evaluation:
+def evaluation():
     labels = np.pad(RANKINGS["one"].labels, ((0, 0), (0, 5)), constant_values=NO_LABEL)
     wide = Ranking(labels, -labels.astype(np.float32))
     within = {band: {"one": wide} for band in FREQUENCY_BINS}

@@ -178,23 +178,16 @@ class FakePredictor:
         read = words[: self.max_tokens]
         known = sum(word != "unknown" for word in read)
         return Prediction(
-            kept,
-            num_tokens=len(read),
-            exact=True,
-            truncated=len(read) < len(words),
-            num_text_tokens=len(words),
-            known_tokens=known,
-        )
+            kept, num_tokens=len(read), exact=True, truncated=len(read) < len(words),
+            num_text_tokens=len(words), known_tokens=known,
+        )  # fmt: skip
 
     def describe(self, label: int) -> LabelDetails:
         self.threads.add(threading.current_thread().name)
         return LabelDetails(
-            label,
-            self.catalogue[label],
-            EXPLANATION.keywords,
-            EXPLANATION.nearest,
+            label, self.catalogue[label], EXPLANATION.keywords, EXPLANATION.nearest,
             self.scorers.names,
-        )
+        )  # fmt: skip
 
 
 @dataclass
@@ -229,15 +222,11 @@ def publish_one(
     encoder.mkdir(exist_ok=True)
     (encoder / "config.json").write_text("{}")
     manifest = Manifest(
-        label_count=NUM_LABELS,
-        training_document_count=3,
+        label_count=NUM_LABELS, training_document_count=3,
         encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
-        scorers=("retrieval", "sparse"),
-        default_scorer="retrieval",
-        training={"seed": 7},
-        data_fingerprint="f" * 64,
-        metrics={"retrieval": metrics},
-    )
+        scorers=("retrieval", "sparse"), default_scorer="retrieval", training={"seed": 7},
+        data_fingerprint="f" * 64, metrics={"retrieval": metrics},
+    )  # fmt: skip
     vectors = {"vectors": np.zeros((NUM_LABELS, 2), dtype=np.float32)}
 
     def write(bundle: Path) -> Manifest:

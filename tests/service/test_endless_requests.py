@@ -25,21 +25,15 @@ HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 ENDLESS = {
-    "blank lines": (b"", b"\r\n"),
-    "path": (b"GET /", b"a"),
-    "parameters": (b"GET /livez?", b"a&"),
-    "field name": (HEAD, b"a"),
-    "field value": (HEAD + b"X: ", b"a"),
-    "fields": (HEAD, b"a:\r\n"),
-    "chunk size": (CHUNKED, b"0"),
-    "chunk extension": (CHUNKED + b"1;", b"a"),
+    "blank lines": (b"", b"\r\n"), "path": (b"GET /", b"a"), "parameters": (b"GET /livez?", b"a&"),
+    "field name": (HEAD, b"a"), "field value": (HEAD + b"X: ", b"a"), "fields": (HEAD, b"a:\r\n"),
+    "chunk size": (CHUNKED, b"0"), "chunk extension": (CHUNKED + b"1;", b"a"),
     "chunks": (CHUNKED, b"1\r\na\r\n"),
     "body": (POST + b"Content-Length: 999999999999\r\n\r\n", b"a"),
     "trailers": (CHUNKED + b"1\r\n{\r\n0\r\n", b"a:b\r\n"),
-    "trailer value": (CHUNKED + b"1\r\n{\r\n0\r\na:", b"b"),
-    "requests": (b"", HEAD + b"\r\n"),
+    "trailer value": (CHUNKED + b"1\r\n{\r\n0\r\na:", b"b"), "requests": (b"", HEAD + b"\r\n"),
     "requests with bodies": (b"", POST + b"Content-Length: 1\r\n\r\na"),
-}
+}  # fmt: skip
 NUM_CONNECTIONS = 100
 NUM_BYTES = 60_000
 """Sent on each connection, as the head of a request may have 65,536."""

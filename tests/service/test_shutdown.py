@@ -165,11 +165,7 @@ later.start()
 
 @pytest.mark.parametrize(
     ("prefix", "ends"),
-    [
-        ([], SERVED),
-        (["unshare", "--pid", "--fork", "--kill-child"], SERVED),
-        ([], EMBEDDED),
-    ],
+    [([], SERVED), (["unshare", "--pid", "--fork", "--kill-child"], SERVED), ([], EMBEDDED)],
 )
 def test_a_process_that_ends_while_a_model_is_loaded_is_not_aborted(registry, prefix, ends):
     if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:

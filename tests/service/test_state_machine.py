@@ -40,15 +40,9 @@ pytestmark = pytest.mark.slow
 NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "20261122"))
 MACHINE_SETTINGS = settings(
-    max_examples=8,
-    stateful_step_count=20,
-    derandomize=False,
-    database=None,
-    deadline=None,
-    print_blob=True,
-    phases=[Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
-)
+    max_examples=8, stateful_step_count=20, derandomize=False, database=None, deadline=None,
+    print_blob=True, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 DEADLINE_S = 300
 """Seconds in which a plain request is answered; generous, as the machine may be busy."""
 
@@ -76,28 +70,17 @@ options = st.fixed_dictionaries(
         "k": st.one_of(st.integers(1, 12), st.sampled_from([0, 1000, 10**9, 3.0])),
         "scorer": st.sampled_from(
             [
-                "retrieval",
-                "classifier",
-                "hybrid",
-                "linear",
-                "sparse",
-                "names",
-                "ensemble",
-                "nope",
-                "",
-            ]
+                "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "ensemble",
+                "nope", "",
+            ],
         ),
-        "threshold": numbers,
-        "tail_dial": numbers,
-        "timeout_s": st.one_of(st.just(30), numbers),
-        "correction": st.sampled_from(["none", "prior", "tree", "all"]),
-        "explain": st.booleans(),
-        "include": st.lists(label_ids, max_size=3),
-        "exclude": st.lists(label_ids, max_size=3),
+        "threshold": numbers, "tail_dial": numbers, "timeout_s": st.one_of(st.just(30), numbers),
+        "correction": st.sampled_from(["none", "prior", "tree", "all"]), "explain": st.booleans(),
+        "include": st.lists(label_ids, max_size=3), "exclude": st.lists(label_ids, max_size=3),
         "include_set": st.just("nosuchset"),
         "version": st.sampled_from([DENSE, SPARSE, OTHER, BROKEN, MISSING, "current", "latest"]),
     },
-)
+)  # fmt: skip
 paths = st.sampled_from(
     [
         "/v1/predict", "/v1/batch", "/v1/projects/longtail/suggest",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import longtail
 from longtail.models.bundle.registry import Registry
@@ -24,12 +23,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def registry(trained, tmp_path) -> Path:
+def registry(trained, tmp_path):
     return Path(shutil.copytree(trained.registry.folder, tmp_path / "registry"))
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch) -> Callable[..., Result]:
+def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(
         longtail.app, list(map(str, arguments)), catch_exceptions=False
@@ -38,17 +37,9 @@ def call(tmp_path, monkeypatch) -> Callable[..., Result]:
 
 def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpus, tmp_path):
     asked = (
-        "--precision",
-        0.999,
-        "--precision",
-        0.1,
-        "--recall",
-        0.05,
-        "--confidence",
-        0.2,
-        "--json",
+        "--precision", 0.999, "--precision", 0.1, "--recall", 0.05, "--confidence", 0.2, "--json",
         "-",
-    )
+    )  # fmt: skip
     result = call("threshold", tiny_corpus, "--registry", registry, *asked)
     found = json.loads(result.stdout)["figures"]["promises"]
     assert [each["measure"] for each in found] == ["precision", "precision", "recall"]

@@ -59,9 +59,6 @@ REASONS = (
 )
 
 
-# ---- train ----
-
-
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
@@ -81,19 +78,13 @@ def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
     places = ["--registry", tmp_path / "registry", "--work", tmp_path / "work"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, tiny_config_file, *places],
-        env=environment,
-        capture_output=True,
-        text=True,
+        [*command, tiny_config_file, *places], env=environment, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"Error: {broken_corpus}: 3 lines can't be used")
     assert all(reason in done.stderr for reason in REASONS)
     assert "Traceback" not in done.stderr
-
-
-# ---- evaluate ----
 
 
 def test_evaluate_begins_with_a_table_and_prints_all_tables_when_asked(evaluate, trained):
@@ -118,16 +109,9 @@ def test_evaluate_begins_with_a_table_and_prints_all_tables_when_asked(evaluate,
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
     names = [
-        "hybrid",
-        "linear",
-        "linear-uncorrected",
-        "dense_neighbours",
-        "sparse",
-        "names",
-        "neighbours",
-        "fast",
-        "ensemble",
-    ]
+        "hybrid", "linear", "linear-uncorrected", "dense_neighbours", "sparse", "names",
+        "neighbours", "fast", "ensemble",
+    ]  # fmt: skip
     names += ["30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.npz" for name in names]
     assert result.stdout.splitlines()[-len(names) - 1 : -1] == written
@@ -166,3 +150,50 @@ def test_an_option_of_the_training_names_the_option_that_stands_for_it(option, c
         call(*words, "--label-delimitr", "x").output for words in (["evaluate", "x"], ["list"])
     ]
     assert all("--read " not in each for each in others)
+
+
+@pytest.fixture
+def describe(tmp_path, monkeypatch, trained):
+    """Calls the command in an empty folder, on the trained model's registry."""
+    monkeypatch.chdir(tmp_path)
+    registry = str(trained.registry.folder)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(
+            longtail.app, ["describe", "--registry", registry, *arguments], catch_exceptions=False
+        )
+
+    return call
+
+
+@pytest.fixture
+def bundle(trained):
+    return trained.bundle
+
+
+@pytest.fixture
+def commonest(bundle):
+    return bundle.catalogue[int(bundle.catalogue.training_counts.argmax())]
+
+
+def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads_them(
+    describe, commonest
+):
+    lines = describe(commonest.id, "--keywords", "7").stdout.splitlines()
+    found = json.loads(describe(commonest.id, "--keywords", "7", "--json").stdout)
+    assert lines[5] == "keywords, by weight (* stands in what the encoder reads):"
+    assert lines[6:] == [
+        f"  {'*' if token in found['keywords_read'] else ' '} {weight:8.3f}  {token}"
+        for token, weight in found["keywords"]
+    ]
+    is_title = ["title: " in line for line in lines[6:]]
+    assert len(lines[6:]) == 7 and " * " in lines[6] and any(is_title)
+    assert not any(" * " in line for line, x in zip(lines[6:], is_title, strict=True) if x)
+
+
+def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    describe("--all", "--output", str(corpus / "labels.jsonl"), "--overwrite")
+    assert [label.id for label in open_dataset(corpus).catalogue] == [
+        label.id for label in bundle.catalogue
+    ]

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+import requests
+from annif_client import AnnifClient
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.results import ScoredLabel
+from longtail.service.feedback.store import FeedbackStore
 from longtail.service.http.json_body import score_of
 
 SUGGEST = "/v1/projects/longtail/suggest"
@@ -109,3 +112,77 @@ def test_the_language_is_that_of_the_model_and_picks_the_names(
     assert [name["label"] for name in names] == ["Schild L0", "Schild L0", "Label 0"]
     assert batch.json()[0]["results"][0]["label"] == "Label 0"
     assert refused.status_code == 400
+
+
+TEXTS = ["olive oil", "Ölüberschüsse"]
+
+
+@pytest.fixture
+def annif(server):
+    return AnnifClient(f"{server}/v1/")
+
+
+def test_annif_brings_a_key_as_password(open_server, keys):
+    key, entry = keys[0]
+    with open_server(api_keys=entry) as url:
+        host = url.removeprefix("http://")
+        with pytest.raises(requests.HTTPError, match="401"):
+            len(AnnifClient(f"{url}/v1/").projects)
+        assert AnnifClient(f"http://anybody:{key}@{host}/v1/").projects
+
+
+def test_annif_gets_labels_of_documents(annif):
+    documents = [{"text": text, "document_id": f"d{i}"} for i, text in enumerate(TEXTS)]
+    found = annif.suggest_batch("longtail", documents, limit=1)
+    assert [one["document_id"] for one in found] == ["d0", "d1"]
+    assert [one["results"][0]["label"] for one in found] == ["Label 0"] * 2
+
+
+def test_annif_teaches(open_server, tmp_path):
+    folder = tmp_path / "feedback"
+    subjects = [{"uri": "L1", "label": "Label 1"}, {"uri": "L3", "label": "Label 3"}]
+    document = {"text": TEXTS[0], "subjects": subjects, "metadata": {"title": "Oil"}}
+    with open_server(feedback=folder, feedback_texts=True) as server:
+        annif = AnnifClient(f"{server}/v1/")
+        assert annif.learn("longtail", [document]).status_code == 204
+        with pytest.raises(requests.HTTPError, match="400"):
+            annif.learn("longtail", [document | {"subjects": [{"uri": "none"}]}])
+    with FeedbackStore(folder) as store:
+        (record,) = store.page(0, 9)
+    assert (record.content["text"], record.content["accepted"]) == (TEXTS[0], ["L1", "L3"])
+
+
+LEARN = "/v1/projects/longtail/learn"
+DOCUMENT = {
+    "text": "olive oil",
+    "subjects": [{"uri": "L1", "label": "Label 1"}, {"uri": "L2", "label": "x"}, {"uri": "L1"}],
+    "metadata": {"title": "Oil"},
+}
+
+
+@pytest.fixture
+def learning_client(open_feedback):
+    with open_feedback() as learning_client:
+        yield learning_client
+
+
+def stored(learning_client):
+    with FeedbackStore(learning_client.app.state.service.settings.feedback) as store:
+        return [record.content for record in store.page(0, 9)]
+
+
+def test_documents_are_kept_once_with_their_labels(learning_client):
+    for _ in range(2):
+        answer = learning_client.post(LEARN, json=[DOCUMENT, DOCUMENT | {"document_id": "d"}])
+        assert (answer.status_code, answer.content) == (204, b"")
+    first, second = stored(learning_client)
+    assert first["accepted"] == ["L1", "L2"] and first["text"] == "olive oil"
+    assert (first["document_id"], second["document_id"]) == (None, "d")
+    assert first["version"] == 2
+
+
+def test_an_unknown_subject_is_named_as_the_client_sent_it(learning_client):
+    unknown = DOCUMENT | {"subjects": [{"uri": "none", "label": "x"}]}
+    answer = learning_client.post(LEARN, json=[DOCUMENT, unknown])
+    assert answer.status_code in (400, 422)
+    assert answer.json()["detail"].startswith("1/subjects: version 2 has no label")

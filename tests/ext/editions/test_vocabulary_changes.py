@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from longtail.ext.editions.applying import Applied, apply_changes
-from longtail.ext.editions.changes import VocabularyChanges
-from longtail.ext.editions.difference import difference
+from longtail.ext.editions.changes import TEXT_FIELDS, VocabularyChanges, texts_of
+from longtail.ext.editions.difference import difference, read_merges
 from longtail.ext.editions.refit import fitting_as
 from longtail.ext.editions.report import report_lines
 from longtail.ext.editions.rows import merged_counts, with_merged_labels
@@ -30,11 +29,10 @@ from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["the fish and the river", "grain law tax", "steel milk trade"]
-Apply = Callable[..., tuple[Bundle, Applied]]
 
 
 @pytest.fixture
-def apply(tmp_path: Path) -> Apply:
+def apply(tmp_path):
     """Applies changes to a bundle; returns the new one, opened, and the report."""
 
     def apply_to(
@@ -73,10 +71,7 @@ def files_changed(before: Bundle, after: Bundle) -> set[str]:
     return {name for name in old if old[name] != new[name]}
 
 
-# ---- one kind at a time, on a model of random weights
-
-
-def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply) -> None:
+def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply):
     after, applied = apply(bundle, changed(bundle, L3=None))
     assert files_changed(bundle, after) == {"labels.jsonl"}
     assert (applied.num_retired, after.manifest.retired_label_count) == (1, 1)
@@ -96,7 +91,7 @@ def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply)
     assert "L3" not in {label.id for label in near}
 
 
-def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply) -> None:
+def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply):
     renamed = replace(state_of(bundle).labels[1], name="the court", notation="7")
     after, applied = apply(bundle, changed(bundle, L1=renamed))
     assert applied.num_encoded == 0  # these labels have no text for the encoder
@@ -104,7 +99,7 @@ def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply) -> N
     assert files_changed(bundle, after) == {"labels.jsonl"}
 
 
-def test_a_change_of_the_scheme_alone_is_followed(bundle, apply) -> None:
+def test_a_change_of_the_scheme_alone_is_followed(bundle, apply):
     given = replace(state_of(bundle).labels[1], scheme=("topic", "genre"))
     changes = VocabularyChanges.from_json(changed(bundle, L1=given).to_json(), "c.json")
     after, applied = apply(bundle, changes)
@@ -117,7 +112,7 @@ def test_a_change_of_the_scheme_alone_is_followed(bundle, apply) -> None:
     assert gone.manifest.digest == bundle.manifest.digest
 
 
-def test_new_labels_come_last_and_a_moved_one_is_found_under_its_parent(bundle, apply) -> None:
+def test_new_labels_come_last_and_a_moved_one_is_found_under_its_parent(bundle, apply):
     new = Label("N", "port", broader=("L0",))
     moved = replace(state_of(bundle).labels[5], broader=("N",))
     after, applied = apply(bundle, changed(bundle, N=new, L5=moved))
@@ -130,7 +125,7 @@ def test_new_labels_come_last_and_a_moved_one_is_found_under_its_parent(bundle, 
     np.testing.assert_array_equal(now[:, :7], before)
 
 
-def test_a_merged_label_gives_its_rows_and_counts_to_the_other(bundle, apply) -> None:
+def test_a_merged_label_gives_its_rows_and_counts_to_the_other(bundle, apply):
     after, applied = apply(bundle, changed(bundle, {"L3": ("L1",), "L4": ("L2",)}))
     assert [(x.id, x.merged, x.training_count, x.weights) for x in applied.merged] == [
         ("L1", ("L3",), 6, "kept"),
@@ -148,7 +143,7 @@ def test_a_merged_label_gives_its_rows_and_counts_to_the_other(bundle, apply) ->
     assert read_parts(after).sparse.labels.tolist() == [0, 1, 2, 6]
 
 
-def test_a_new_label_takes_the_rows_of_the_one_that_it_replaces(bundle, apply) -> None:
+def test_a_new_label_takes_the_rows_of_the_one_that_it_replaces(bundle, apply):
     gone = replace(state_of(bundle).labels[6], is_deprecated=True, replaced_by=("N",))
     after, applied = apply(bundle, changed(bundle, L6=gone, N=Label("N", "grain")))
     assert applied.merged[0].weights == "kept" and after.catalogue[7].training_count == 7
@@ -164,23 +159,20 @@ def test_a_new_label_takes_the_rows_of_the_one_that_it_replaces(bundle, apply) -
         (VocabularyChanges(new=(Label("N", " "),)), "its name is blank"),
     ],
 )
-def test_what_can_not_be_applied_is_refused(bundle, changes, told) -> None:
+def test_what_can_not_be_applied_is_refused(bundle, changes, told):
     with pytest.raises(DataError, match=told):
         apply_changes(bundle, changes)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_documents_of_merged_labels_join_and_count_once(seed) -> None:
+def test_documents_of_merged_labels_join_and_count_once(seed):
     rng = np.random.default_rng(seed)
     truth = (rng.random((30, 8)) < 0.3).astype(np.float32)
     truth[:, 7] = 1  # documents without a label are left out
     memory = NeighbourMemory.of_documents(
-        csr_array(np.ones((30, 1), dtype=np.float32)),
-        csr_array(truth),
-        tuple(map(str, range(30))),
-        num_neighbours=3,
-        temperature=0.1,
-    )
+        csr_array(np.ones((30, 1), dtype=np.float32)), csr_array(truth), tuple(map(str, range(30))),
+        num_neighbours=3, temperature=0.1,
+    )  # fmt: skip
     into = {int(a): 8 for a in rng.choice(4, 2, replace=False)} | {5: 6}
     counts = np.append(truth.sum(axis=0), 0).astype(np.int64)
     expected = np.hstack([truth, np.zeros((30, 1), dtype=np.float32)])
@@ -193,10 +185,7 @@ def test_documents_of_merged_labels_join_and_count_once(seed) -> None:
     np.testing.assert_array_equal(merged_counts(counts, rows, memory), expected.sum(axis=0))
 
 
-# ---- all kinds at once, on a trained model
-
-
-def test_a_trained_model_follows_its_vocabulary(trained, apply, tiny_texts) -> None:
+def test_a_trained_model_follows_its_vocabulary(trained, apply, tiny_texts):
     bundle = trained.bundle
     texts = [document["text"] for document in tiny_texts["dev"][:6]]
     counts = bundle.catalogue.training_counts
@@ -254,3 +243,94 @@ def _check_merged(bundle: Bundle, after: Bundle, applied: Applied, a: int, b: in
         margins[name] = np.maximum(0, 1 - (2 * truth - 1) * found).sum()
     assert margins["joined"] <= min(margins["a"], margins["b"])
     assert a not in new.labels
+
+
+def test_a_label_is_replaced_by_one_or_several(tmp_path):
+    path = tmp_path / "merges.csv"
+    path.write_text("id,replaced_by\na,b\nc,d; e\nc,e;f\n", encoding="utf-8")
+    assert read_merges(path) == {"a": ("b",), "c": ("d", "e", "f")}
+
+
+def test_lines_that_say_no_replacement_are_listed_together(tmp_path):
+    path = tmp_path / "merges.csv"
+    path.write_text("id,replaced_by\na,b\n,b\nc,\nd,e;d\n", encoding="utf-8")
+    with pytest.raises(DataError, match="3 lines") as caught:
+        read_merges(path)
+    assert "line 3" in str(caught.value) and "'d' is to replace itself" in str(caught.value)
+
+
+IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
+
+
+def random_label(rng: random.Random, label_id: str) -> Label:
+    is_deprecated = rng.random() < 0.3
+    others = rng.sample(IDS, rng.randrange(3))
+    return Label(
+        label_id,
+        rng.choice(["fish", "law", "port"]),
+        rng.choice(["", "a text"]),
+        alternative_names=tuple(rng.sample(["x", "y"], rng.randrange(3))),
+        names={"fi": "kala"} if rng.random() < 0.3 else {},
+        notation=rng.choice(["", "1.2"]),
+        scheme=tuple(sorted(rng.sample(["topic", "genre"], rng.randrange(3)))),
+        broader=tuple(rng.sample(IDS, rng.randrange(3))),
+        is_deprecated=is_deprecated,
+        replaced_by=tuple(x for x in others if is_deprecated and x != label_id),
+    )
+
+
+def state(rng: random.Random) -> dict[str, Label]:
+    ids = rng.sample(IDS, rng.randrange(1, len(IDS)))
+    return {label_id: random_label(rng, label_id) for label_id in ids}
+
+
+def uses(labels: dict[str, Label], label_id: str) -> bool:
+    return label_id in labels and not labels[label_id].is_deprecated
+
+
+def replaced_by(labels: dict[str, Label], older: dict[str, Label], label_id: str) -> set[str]:
+    """Return what is reached over deprecated labels, one step at a time until nothing is new."""
+    reached = {label_id}
+    while True:
+        more = {
+            other
+            for each in reached
+            if not uses(labels, each)
+            for other in (labels if each in labels else older).get(each, Label("", "")).replaced_by
+        }
+        if more <= reached:
+            return {each for each in reached - {label_id} if uses(labels, each)}
+        reached |= more
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_label_is_in_the_lists_that_dictionaries_tell(seed):
+    rng = random.Random(seed)  # noqa: S311
+    old, new = state(rng), state(rng)
+    found = difference(rng.sample([*old.values()], len(old)), new.values())
+    assert [x.id for x in found.new] == sorted(x for x in new if x not in old and uses(new, x))
+    both = sorted(x for x in old if uses(new, x))
+    texts = {x: [getattr(each[x], name) for name in TEXT_FIELDS] for each in (old,) for x in each}
+    changed = [x for x in both if texts[x] != [getattr(new[x], name) for name in TEXT_FIELDS]]
+    assert [x.id for x in found.renamed] == changed
+    for each in found.renamed:
+        assert replace(old[each.id], **texts_of(each)) == replace(
+            old[each.id], **{name: getattr(new[each.id], name) for name in TEXT_FIELDS}
+        )
+    moved = [x for x in both if set(old[x].broader) != set(new[x].broader)]
+    assert [(x.id, x.after) for x in found.reparented] == [(x, new[x].broader) for x in moved]
+    assert found.restored == tuple(x for x in both if old[x].is_deprecated)
+    out = {
+        x: replaced_by(new, old, x)
+        for x in sorted(old)
+        if not uses(new, x) and (uses(old, x) or replaced_by(new, old, x) - replaced_by(old, {}, x))
+    }
+    told = {x.id: set(x.by) for x in (*found.merged, *found.split)}
+    told |= {x.id: set() for x in found.deprecated}
+    # Fewer replacements than before are a change, too.
+    assert {x: by for x, by in told.items() if x in out} == out
+    assert all(told[x] and told[x] < replaced_by(old, {}, x) for x in told.keys() - out.keys())
+    assert all(x.is_gone == (x.id not in new) for x in (*found.merged, *found.deprecated))
+    again = VocabularyChanges.from_json(found.to_json(), "changes")
+    assert again == found
+    assert bool(difference(new.values(), new.values())) is False

@@ -212,8 +212,7 @@ def test_labels_out_of_use_stay_out_of_use(place, trained_sparse, lines):
     used = [label.training_count for label in bundle.catalogue]
     other = next(x for x, count in zip(ids, used, strict=True) if count and x != old)
     retired = bundle.catalogue.replaced(
-        is_retired=[x == old for x in ids],
-        replaced_by=[(other,) if x == old else () for x in ids],
+        is_retired=[x == old for x in ids], replaced_by=[(other,) if x == old else () for x in ids]
     )
     texts: dict[str, str] = {}
     if NAMES in bundle.manifest.scorers:

@@ -70,11 +70,7 @@ class UsualLengthFitting(PartFitting[UsualLength | None]):
         return value is not None
 
     def measured(
-        self,
-        value: UsualLength | None,
-        scorer: str,
-        documents: AnsweredDocuments,
-        measured_on: str,
+        self, value: UsualLength | None, scorer: str, documents: AnsweredDocuments, measured_on: str
     ) -> MeasuredPart:
         cells = (["scorer", "documents"], [[scorer, f"{len(documents.labels)}"]])
         return MeasuredPart([Table("Length", "", cells)], {"n": 1})

@@ -6,41 +6,23 @@ import os
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from longtail.models.bundle import bundle as bundle_module
-from longtail.models.bundle.bundle import (
-    Bundle,
-    open_bundle,
-    read_manifest,
-    write_bundle,
-)
-from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.bundle import open_bundle, read_manifest, write_bundle
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.parts.model_parts import ModelParts
 
 FILES = (
-    "classifier.json",
-    "classifier.safetensors",
-    "dual_encoder.safetensors",
-    "encoder/config.json",
-    "encoder/model.safetensors",
-    "encoder/tokenizer.json",
-    "encoder/tokenizer_config.json",
-    "labels.jsonl",
-    "linear.json",
-    "linear.safetensors",
-    "manifest.json",
-    "retrieval.safetensors",
-    "sparse.json",
-    "sparse.safetensors",
-)
+    "classifier.json", "classifier.safetensors", "dual_encoder.safetensors", "encoder/config.json",
+    "encoder/model.safetensors", "encoder/tokenizer.json", "encoder/tokenizer_config.json",
+    "labels.jsonl", "linear.json", "linear.safetensors", "manifest.json", "retrieval.safetensors",
+    "sparse.json", "sparse.safetensors",
+)  # fmt: skip
 
 
 def files_of(folder: Path) -> list[str]:
@@ -51,12 +33,12 @@ def flipped(content: bytes, position: int, mask: int = 0x01) -> bytes:
     return content[:position] + bytes([content[position] ^ mask]) + content[position + 1 :]
 
 
-def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle: Path) -> None:
+def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle):
     assert files_of(written_bundle) == sorted(FILES)
     assert {Path(name).suffix for name in FILES} == {".json", ".jsonl", ".safetensors"}
 
 
-def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelParts) -> None:
+def test_reading_the_parts_gives_what_was_written(bundle, parts):
     found = read_parts(bundle)
     assert list(found.catalogue) == list(parts.catalogue)
     assert found.dense is not None and parts.dense is not None
@@ -71,18 +53,14 @@ def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelPa
     }
 
 
-def test_writing_the_same_parts_twice_gives_the_same_digest(
-    parts: ModelParts, manifest: Manifest, bundle: Bundle, tmp_path: Path
-) -> None:
+def test_writing_the_same_parts_twice_gives_the_same_digest(parts, manifest, bundle, tmp_path):
     again = write_parts(tmp_path / "another-name", parts, manifest, tmp_path / "scratch")
     assert again == bundle.manifest
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
-def test_one_flipped_byte_in_any_file_is_refused(
-    bundle_folder: Path, name: str, where: str
-) -> None:
+def test_one_flipped_byte_in_any_file_is_refused(bundle_folder, name, where):
     path = bundle_folder / name
     content = path.read_bytes()
     position = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}[where]
@@ -106,14 +84,14 @@ def accepted_flips(folder: Path, flips: Iterable[tuple[int, int]]) -> list[int]:
     return accepted
 
 
-def test_one_flipped_byte_in_the_manifest_is_refused(bundle_folder: Path) -> None:
+def test_one_flipped_byte_in_the_manifest_is_refused(bundle_folder):
     size = (bundle_folder / "manifest.json").stat().st_size
     flips = ((position, (0x01, 0x80, 0x20, 0x10)[position % 4]) for position in range(0, size, 9))
     assert accepted_flips(bundle_folder, flips) == []
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_refused(bundle_folder: Path, name: str) -> None:
+def test_a_missing_file_is_refused(bundle_folder, name):
     (bundle_folder / name).unlink()
     with pytest.raises(BundleError, match=name):
         open_bundle(bundle_folder)
@@ -121,7 +99,7 @@ def test_a_missing_file_is_refused(bundle_folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kept", [0, 0.5])
-def test_a_truncated_file_is_refused(bundle_folder: Path, name: str, kept: float) -> None:
+def test_a_truncated_file_is_refused(bundle_folder, name, kept):
     path = bundle_folder / name
     os.truncate(path, int(path.stat().st_size * kept))
     with pytest.raises(BundleCorruptError, match=name):
@@ -129,7 +107,7 @@ def test_a_truncated_file_is_refused(bundle_folder: Path, name: str, kept: float
 
 
 @pytest.mark.parametrize("name", ["extra.txt", "encoder/model.bin", "encoder/sub/weights.pt"])
-def test_an_extra_file_is_refused(bundle_folder: Path, name: str) -> None:
+def test_an_extra_file_is_refused(bundle_folder, name):
     (bundle_folder / name).parent.mkdir(exist_ok=True)
     (bundle_folder / name).write_bytes(b"?")
     with pytest.raises(BundleCorruptError, match=f"file '{name}' is not in the manifest; remove"):
@@ -138,8 +116,8 @@ def test_an_extra_file_is_refused(bundle_folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "link", "link to a device"])
 def test_what_is_no_regular_file_is_refused_before_it_is_opened(
-    bundle_folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    bundle_folder, tmp_path, kind, monkeypatch
+):
     name = "sparse.json"
     content = (bundle_folder / name).read_bytes()
     (bundle_folder / name).unlink()
@@ -159,14 +137,14 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(
         open_bundle(bundle_folder)
 
 
-def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+def test_a_manifest_nested_too_deeply_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(BundleCorruptError, match=r"not a bundle's manifest .*nested too deeply"):
         read_manifest(tmp_path)
 
 
 @pytest.fixture
-def arguments(tmp_path: Path, manifest: Manifest) -> dict[str, Any]:
+def arguments(tmp_path, manifest):
     """What `write_bundle` needs for a small bundle without a model."""
     encoder = tmp_path / "encoder"
     encoder.mkdir()
@@ -193,13 +171,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-def test_a_failure_while_writing_leaves_no_folder(
-    step: str,
-    error: BaseException,
-    arguments: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failure_while_writing_leaves_no_folder(step, error, arguments, tmp_path, monkeypatch):
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
@@ -209,9 +181,7 @@ def test_a_failure_while_writing_leaves_no_folder(
     assert left_in(tmp_path) == ["encoder"]
 
 
-def test_a_folder_left_by_a_killed_writer_does_not_stop_the_next(
-    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_left_by_a_killed_writer_does_not_stop_the_next(arguments, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:  # a kill: nothing is cleaned up
         patch.setattr(bundle_module.shutil, "rmtree", lambda *args, **kwargs: None)
         patch.setattr(f"{DURABLE}.sync_tree", lambda folder: 1 / 0)
@@ -221,15 +191,13 @@ def test_a_folder_left_by_a_killed_writer_does_not_stop_the_next(
     assert (tmp_path / "new" / "manifest.json").is_file()
 
 
-def test_an_existing_folder_is_not_written_over(arguments: dict[str, Any], tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_written_over(arguments, tmp_path):
     with pytest.raises(BundleError, match=r"'encoder'.* is there already"):
         write_bundle(tmp_path / "encoder", **arguments)
     assert left_in(tmp_path / "encoder") == ["config.json"]
 
 
-def test_everything_is_synced_before_the_bundle_gets_its_name(
-    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_synced_before_the_bundle_gets_its_name(arguments, tmp_path, monkeypatch):
     synced: set[tuple[int, int]] = set()
 
     def remember(handle: int) -> None:
@@ -243,9 +211,7 @@ def test_everything_is_synced_before_the_bundle_gets_its_name(
     assert {(p.stat().st_dev, p.stat().st_ino) for p in written} <= synced
 
 
-def test_labels_with_odd_line_ends_come_back(
-    arguments: dict[str, Any], tmp_path: Path, manifest: Manifest
-) -> None:
+def test_labels_with_odd_line_ends_come_back(arguments, tmp_path, manifest):
     labels = [Label(str(i), f"odd{mark}name\r") for i, mark in enumerate("\n\r\x0b\x85\u2028\x00é")]
     arguments["catalogue"] = LabelCatalogue(labels)
     write_bundle(tmp_path / "new", **arguments)
@@ -253,16 +219,14 @@ def test_labels_with_odd_line_ends_come_back(
 
 
 @pytest.fixture
-def state_file(tmp_path: Path) -> Path:
+def state_file(tmp_path):
     """A JSON file, alone in its folder."""
     write_json_durably(tmp_path / "state.json", {"old": 1})
     return tmp_path / "state.json"
 
 
 @pytest.mark.parametrize("step", ["os.fsync", "json.dumps", "Path.replace"])
-def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(
-    state_file: Path, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(state_file, step, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(f"longtail.models.files.durable.{step}", lambda *args, **kwargs: 1 / 0)
         with pytest.raises(ZeroDivisionError):

@@ -137,21 +137,14 @@ def test_a_field_of_the_wrong_form_is_refused(lie, change):
     assert "manifest.json" in message and "train again" in message
 
 
-# ---- calibrations and blends ----
-
-
 LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
 RARITY = {"counts": [0, 3], "shifts": [-0.5, 0.25], "factors": [0.75, 1.5]}
 BLEND = {
-    "counts": [0, 3],
-    "intercepts": [-1.0, 0.5],
+    "counts": [0, 3], "intercepts": [-1.0, 0.5],
     "weights": {"retrieval": [0.75, 0.25], "sparse": [0.0, 0.75]},
-    "floors": {"retrieval": -9.0, "sparse": -4.5},
-    "below": {"sparse": [0.0, 0.5]},
-    "curve_bends": [-2.0],
-    "curve_levels": [-1.5, -2.5],
-    "curve_slopes": [[0.5, 0.75], [1.0, 1.25]],
-}
+    "floors": {"retrieval": -9.0, "sparse": -4.5}, "below": {"sparse": [0.0, 0.5]},
+    "curve_bends": [-2.0], "curve_levels": [-1.5, -2.5], "curve_slopes": [[0.5, 0.75], [1.0, 1.25]],
+}  # fmt: skip
 
 
 def weights(**own: Any) -> dict[str, Any]:

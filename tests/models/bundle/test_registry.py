@@ -15,12 +15,7 @@ import pytest
 from longtail.models.bundle.bundle import write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Author, Registry
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-    BundleNotFoundError,
-    ConfigError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from longtail.models.files import durable
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 
@@ -70,13 +65,10 @@ class Workplace:
     def publish(self, name: str, *, activate: bool = True) -> int:
         def write(folder: Path) -> Manifest:
             return write_bundle(
-                folder,
-                manifest=Manifest(1, 1, None, ("s",), "s", {"name": name}, "f", {}),
-                catalogue=LabelCatalogue([Label("a", "A")]),
-                tensors={},
-                texts={"note.json": name},
+                folder, manifest=Manifest(1, 1, None, ("s",), "s", {"name": name}, "f", {}),
+                catalogue=LabelCatalogue([Label("a", "A")]), tensors={}, texts={"note.json": name},
                 encoder_folder=self.encoder,
-            )
+            )  # fmt: skip
 
         return self.registry.publish(write, activate=activate)
 

@@ -65,11 +65,8 @@ def bundle_with(sparse_bundle, tmp_path):
 
 def test_texts_come_back_whatever_they_hold(bundle_with):
     texts = (
-        "two\nlines",
-        "a \u2028 line \x85 separator",
-        'quotes " and \\',
-        "\U0001f600 žluťoučký",
-    )
+        "two\nlines", "a \u2028 line \x85 separator", 'quotes " and \\', "\U0001f600 žluťoučký",
+    )  # fmt: skip
     assert read_probes(bundle_with(probes_to_jsonl(texts))) == texts
 
 

@@ -112,9 +112,6 @@ def test_a_header_of_unknown_names_is_shown_as_it_is_written_with_the_known_ones
     assert "'tags'" in str(caught.value) and "'kategorie'" in str(caught.value)
 
 
-# JSON lines, whose lines may differ.
-
-
 def write(folder: Path, *documents: dict[str, object]) -> Path:
     path = folder / "train.jsonl"
     path.write_text("".join(json.dumps(document) + "\n" for document in documents))

@@ -13,23 +13,17 @@ from longtail.models.labels.cells import labels_of_cell
 @pytest.mark.parametrize(
     ("cell", "options", "expected"),
     [
-        ("a;b", {}, ["a", "b"]),
-        ("<u:1> <u:2>\t<u:3>", {}, ["u:1", "u:2", "u:3"]),
-        ('["a;b"]', {}, ["a;b"]),
-        ("a|b;c", {"label_delimiter": "|"}, ["a", "b;c"]),
+        ("a;b", {}, ["a", "b"]), ("<u:1> <u:2>\t<u:3>", {}, ["u:1", "u:2", "u:3"]),
+        ('["a;b"]', {}, ["a;b"]), ("a|b;c", {"label_delimiter": "|"}, ["a", "b;c"]),
         ("a;b", {"one_row_per_label": True}, ["a;b"]),
         ("a|b", {"one_row_per_label": True, "label_delimiter": "|"}, ["a", "b"]),
-        ("a;b;", {}, ["a", "b"]),
-        ("['a b', 'c;d']", {}, ["a b", "c;d"]),
+        ("a;b;", {}, ["a", "b"]), ("['a b', 'c;d']", {}, ["a b", "c;d"]),
         ("""['it\\'s', "d'or", 'x\\u00e9']""", {}, ["it's", "d'or", "xé"]),
-        ("{'a', 'b'}", {}, ["a", "b"]),
-        ("[np.str_('a'), np.str_('b')]", {}, ["a", "b"]),
-        ("['a', 7, ]", {}, ["a", 7]),
-        ("[a, b]", {}, ["[a, b]"]),
-        ("(2020)", {}, ["(2020)"]),
+        ("{'a', 'b'}", {}, ["a", "b"]), ("[np.str_('a'), np.str_('b')]", {}, ["a", "b"]),
+        ("['a', 7, ]", {}, ["a", 7]), ("[a, b]", {}, ["[a, b]"]), ("(2020)", {}, ["(2020)"]),
         ("['a'] or b", {"label_delimiter": "|"}, ["['a'] or b"]),
     ],
-)
+)  # fmt: skip
 def test_a_cell_is_divided(cell, options, expected):
     assert labels_of_text(cell, "labels", CorpusOptions(**options)) == expected
 

@@ -57,7 +57,7 @@ def write_article(path: Path, text: str, *keywords: str) -> None:
 
 
 @pytest.fixture
-def folders(tmp_path) -> Iterator[Path]:
+def folders(tmp_path):
     register(ARTICLES)
     write_article(tmp_path / "train" / "a.xml", "Fishing fleets", "fish", "ship")
     write_article(tmp_path / "train" / "b.xml", "Trout farms", "fish")
@@ -67,7 +67,7 @@ def folders(tmp_path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Iterator[Path]:
+def corpus(tmp_path):
     register(RIS)
     (tmp_path / "train.ris").write_text(
         "AB  - Fishing fleets\nKW  - fish\nKW  - ship\nER  -\n"

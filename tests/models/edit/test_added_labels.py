@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ NEW_FILES = ("labels.jsonl", "retrieval.safetensors")
 
 
 @pytest.fixture
-def add(tmp_path: Path) -> Callable[..., Bundle]:
+def add(tmp_path):
     """Add labels to a bundle in a folder; returns the new bundle, opened."""
 
     def add_to(bundle: Bundle, labels: Sequence[Label] = NEW, name: str = "added") -> Bundle:
@@ -59,7 +58,7 @@ def same_scores(old: Predictor, new: Predictor, texts: Sequence[str], scorer: st
     return np.array_equal(before, after) and is_same_order
 
 
-def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_texts) -> None:
+def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_texts):
     texts = [document["text"] for document in tiny_texts["dev"][:3]]
     old, new = (Predictor.of_bundle(each) for each in (trained.bundle, add(trained.bundle)))
     assert {"hybrid", "ensemble"} <= set(new.scorers.names)
@@ -68,7 +67,7 @@ def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_te
     assert new.parts.calibrations == old.parts.calibrations
 
 
-def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path) -> None:
+def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path):
     words = [label.name.split()[0] for label in parts.catalogue]
     taught = taught_encoder(dense, [*words, "grain"])
     vectors = vectors_of(taught, dense, words, "label")
@@ -110,7 +109,7 @@ def taught_encoder(dense: DenseParts, words: Sequence[str]) -> DualEncoder:
     return taught
 
 
-def test_all_else_of_the_bundle_stays_byte_for_byte(bundle, add) -> None:
+def test_all_else_of_the_bundle_stays_byte_for_byte(bundle, add):
     before, after = bundle.manifest, add(bundle).manifest
     assert {name for name in after.files if after.files[name] != before.files.get(name)} == {
         *NEW_FILES
@@ -130,12 +129,12 @@ def test_all_else_of_the_bundle_stays_byte_for_byte(bundle, add) -> None:
         ([], r"new labels: got none"),
     ],
 )
-def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
+def test_what_cannot_be_added_is_refused(bundle, labels, words):
     with pytest.raises(DataError, match=words):
         add_labels(bundle, labels)
 
 
-def test_a_name_that_another_label_has_is_told_with_the_ids(bundle) -> None:
+def test_a_name_that_another_label_has_is_told_with_the_ids(bundle):
     new = [Label("A", "Trade  POLICY"), Label("B", "grain"), Label("C", "grain")]
     there, earlier = equal_names(bundle.catalogue, new)
     assert there.startswith("new label 'A' ('Trade  POLICY'): a label with this name is there")
@@ -144,11 +143,8 @@ def test_a_name_that_another_label_has_is_told_with_the_ids(bundle) -> None:
     assert "with the id 'B'" in earlier
 
 
-# ---- two calls in a row ----
-
-
 @pytest.fixture
-def registry(parts, manifest, tmp_path) -> Registry:
+def registry(parts, manifest, tmp_path):
     """A registry whose current version, 1, is a trained model, and 2 the same with label N1."""
     registry = Registry(tmp_path / "registry")
     registry.publish(lambda folder: write_parts(folder, parts, manifest, tmp_path / "scratch"))
@@ -156,7 +152,7 @@ def registry(parts, manifest, tmp_path) -> Registry:
     return registry
 
 
-def test_a_second_addition_that_would_leave_out_the_first_is_refused(registry) -> None:
+def test_a_second_addition_that_would_leave_out_the_first_is_refused(registry):
     with pytest.raises(
         BundleError,
         match=r"version 2 is version 1 with 1 more labels \('N1'\); choose --version 2 to add to "

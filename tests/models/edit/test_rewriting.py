@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -136,7 +135,7 @@ def names_of(kind: str, texts: list[str]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stop words", "numbers", "letters", "common words", "words"])
-def test_labels_of_words_harm_no_other_label_or_are_refused(demo, tmp_path: Path, kind: str):
+def test_labels_of_words_harm_no_other_label_or_are_refused(demo, tmp_path, kind):
     trained, corpus = demo
     on = held_out(corpus, trained.bundle)
     labels = [Label(f"new {x}", x) for x in names_of(kind, list(on.texts))]

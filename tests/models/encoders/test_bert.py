@@ -147,13 +147,10 @@ def test_token_ids_are_those_of_transformers(tiny_encoder, which):
 @pytest.mark.parametrize(
     "change",
     [
-        {"tokenizer_class": "XLMRobertaTokenizer"},
-        {"add_bos_token": True},
-        {"extra_special_tokens": ["the"]},
-        {"pad_token": "no such token"},
-        {"pad_token": 3},
+        {"tokenizer_class": "XLMRobertaTokenizer"}, {"add_bos_token": True},
+        {"extra_special_tokens": ["the"]}, {"pad_token": "no such token"}, {"pad_token": 3},
     ],
-)
+)  # fmt: skip
 def test_tokenizers_that_do_more_than_their_file_says_are_left_to_transformers(folder, change):
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))

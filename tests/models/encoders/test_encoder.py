@@ -15,11 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from longtail.models.encoders.pretrained import (
-    find_encoder,
-    load_tokenizer,
-    load_transformer,
-)
+from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 

@@ -159,8 +159,6 @@ def test_texts_that_are_none_of_names_are_refused(broken, file, changed):
         read_parts(broken(file, **changed))
 
 
-# ---- labels that are added ----
-
 NEW = (Label("N1", "grain tax"), Label("N2", "sea (water)", alternative_names=("oceanic basin",)))
 
 

@@ -23,6 +23,7 @@ from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_candidates
 from tests.closeness import assert_all_close
+from tests.rankings import assert_same
 
 DIM, COMPONENTS = 6, 3
 
@@ -98,11 +99,6 @@ class Problem:
     @property
     def bound(self) -> tuple[IndexCorrection, np.ndarray, np.ndarray]:
         return IndexCorrection(self.index, self.tree), self.vectors, self.vectors
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)  # to the bit
 
 
 @given(

@@ -14,8 +14,9 @@ from longtail.models.errors import BundleCorruptError
 from longtail.models.label_tree.corrected_top_k import TreeSource
 from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.models.ranking.threshold_algorithm import SUM, rank
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.ranking.top_k import NO_LABEL, top_of_scores
 from tests.closeness import assert_all_close
+from tests.rankings import assert_same
 
 DIM = 5
 SIZES = st.integers(1, 70)
@@ -165,11 +166,6 @@ def test_a_tree_of_one_label_is_sure_of_it():
     assert labels.tolist() == [[0, 0, 0]] * 2
     assert log_probs.tolist() == [[0.0, 0.0, 0.0]] * 2
     assert TreeSource(tree, vectors_of(2)).top(np.arange(2), 2).labels.tolist() == [[0, -1]] * 2
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)  # to the bit
 
 
 @given(SIZES, SEEDS, st.integers(1, 75), st.sampled_from([0.0, 0.3, 5.0, 100.0]))

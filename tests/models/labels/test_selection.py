@@ -18,6 +18,7 @@ from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import SUM, rank, rank_given
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import IDENTITY
+from tests.rankings import assert_same
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -27,9 +28,6 @@ CATALOGUE = LabelCatalogue(Label(f"L{i}", f"name {i}") for i in range(NUM_LABELS
 def selected(wanted: LabelFilter | None) -> list[int] | None:
     selection = LabelSelector(CATALOGUE).select(wanted)
     return None if selection is None else selection.labels.tolist()
-
-
-# ---- filters ----
 
 
 @pytest.mark.parametrize(
@@ -54,9 +52,6 @@ def test_a_set_may_have_labels_that_the_version_lacks_but_not_only_such():
     assert selected(LabelFilter(exclude_set=LabelSet("s", ("gone",)))) == list(range(NUM_LABELS))
     with pytest.raises(RequestError, match=r"has none of the 2 labels of the set 's'; "):
         selected(LabelFilter(include_set=LabelSet("s", ("gone", "too"))))
-
-
-# ---- ranking among the selected ----
 
 
 class Problem:
@@ -93,11 +88,6 @@ class Problem:
         return Ranking(labels, scores)
 
 
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
-
-
 @given(
     seed=st.integers(0, 10_000),
     share=st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]),
@@ -108,10 +98,7 @@ def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
     wanted = problem.brute_force(k)
     assert_same(rank_given([problem.sources], SUM, k, problem.selection.labels), wanted)
     assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
-    with (
-        mock.patch.object(top_k, "_ALWAYS_UP_TO", 0),
-        mock.patch.object(top_k, "_SHARE", 10**9),
-    ):
+    with mock.patch.object(top_k, "_ALWAYS_UP_TO", 0), mock.patch.object(top_k, "_SHARE", 10**9):
         assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
 
 
@@ -121,9 +108,6 @@ def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
     assert_same(
         rank_given([problem.sources], SUM, 4, problem.selection.labels), problem.brute_force(4)
     )
-
-
-# ---- every scorer of a model ----
 
 
 @pytest.fixture(scope="module", params=["tree", "prior", "blends"])

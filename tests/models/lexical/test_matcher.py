@@ -11,12 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical import matcher as module
 from longtail.models.lexical.match_kernels import AS_A_CODE, AS_A_PHRASE, IN_A_SENTENCE, PARTLY
-from longtail.models.lexical.matcher import (
-    FEATURES,
-    FindHistory,
-    Matches,
-    NameMatcher,
-)
+from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import SENTENCE_END
 from longtail.training.lexical.fit import count_words, words_of
@@ -283,9 +278,6 @@ def test_texts_have_the_same_matches_to_the_bit_alone_and_together(drawn, texts)
     assert together.texts.tolist() == sorted(together.texts.tolist())
 
 
-# ---- single features ----
-
-
 def feature(found: Matches, name: str, label: int = 0) -> float:
     (place,) = np.flatnonzero(found.labels == label)
     return float(found.seen[place, FEATURES.index(name)])
@@ -305,15 +297,11 @@ def test_a_name_inside_a_longer_one_is_not_free():
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Rivers' law", AS_A_PHRASE),
-        ("river-law", AS_A_PHRASE),
-        ("law of the river", IN_A_SENTENCE),
-        ("the river. the law", PARTLY),
-        ("river. Law", PARTLY),
-        ("river\n\nlaw", PARTLY),
-        ("river", PARTLY),
+        ("Rivers' law", AS_A_PHRASE), ("river-law", AS_A_PHRASE),
+        ("law of the river", IN_A_SENTENCE), ("the river. the law", PARTLY), ("river. Law", PARTLY),
+        ("river\n\nlaw", PARTLY), ("river", PARTLY),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_found_in_three_ways(text, kind):
     assert matcher_of([Label("A", "river law")]).match([text]).kinds.tolist() == [kind]
 
@@ -352,9 +340,6 @@ def test_cosines_are_those_of_scikit_learn():
     assert len(found.labels) == np.count_nonzero(wanted)
     cosines = found.seen[:, FEATURES.index("cosine")]
     assert_all_close(cosines, wanted[found.texts, found.labels], rtol=1e-5)
-
-
-# ---- what is known of names ----
 
 
 def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():

@@ -139,17 +139,13 @@ def test_what_was_stored_is_read(memory):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("bytes", np.zeros((29, 8), np.int8)),
-        ("bytes", np.zeros((30, 8), np.float32)),
-        ("bytes", np.zeros((30, 2**16 + 1), np.int8)),
-        ("scales", np.full(30, np.nan, np.float32)),
-        ("scales", np.full(30, 3e38, np.float32)),
-        ("labels", np.int32(6)),
-        ("label_indptr", np.zeros(3, np.int64)),
-        ("num_neighbours", np.zeros(1, np.int64)),
+        ("bytes", np.zeros((29, 8), np.int8)), ("bytes", np.zeros((30, 8), np.float32)),
+        ("bytes", np.zeros((30, 2**16 + 1), np.int8)), ("scales", np.full(30, np.nan, np.float32)),
+        ("scales", np.full(30, 3e38, np.float32)), ("labels", np.int32(6)),
+        ("label_indptr", np.zeros(3, np.int64)), ("num_neighbours", np.zeros(1, np.int64)),
         ("temperature", np.zeros(1)),
     ],
-)
+)  # fmt: skip
 def test_what_is_damaged_is_refused(memory, name, value):
     if name == "labels":
         value = np.full_like(memory.to_arrays()[name], value)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,11 +17,18 @@ import torch
 
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.edit.rewriting import rewrite
-from longtail.models.errors import BundleCorruptError
+from longtail.models.encoders.pretrained import dtype_for
+from longtail.models.errors import BundleCorruptError, RequestError
 from longtail.models.kinds.storage import mapped_bytes, read_parts, write_parts
 from longtail.models.label_tree.tree import LabelTree
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
+from longtail.models.parts.texts import checked_texts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
+from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.sparse import SparseSource
 
 Spoil = Callable[[ModelParts], ModelParts]
@@ -185,3 +194,150 @@ def test_arrays_are_copied_where_other_users_can_write_to_their_file(
     for each in names:
         np.testing.assert_array_equal(arrays[each], expected[each])
         assert arrays[each].flags.writeable != is_mapped
+
+
+TEXTS = ["imports of fish", "olive oil", "Regulation of the Council on imports of fish from Spain"]
+
+
+@pytest.fixture(scope="module")
+def predictor(trained):
+    return Predictor.of_bundle(trained.bundle, device="cpu")
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier", "sparse"])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_joined_and_taken_apart_texts_get_the_labels_that_they_get_alone(
+    predictor, scorer, is_prepared
+):
+    batches = [predictor.read([text]) for text in TEXTS]
+    if is_prepared:
+        for batch in batches:
+            predictor.prepare(batch, scorer)
+            predictor.encode(batch)
+    joined = TextBatch.joined(batches)
+    wanted = [predictor.predict([text], scorer=scorer)[0] for text in TEXTS]
+    found = predictor.predict_batch(joined, RankingOptions(scorer=scorer))
+    parts = predictor.predict_batch(joined.take([2, 0]), RankingOptions(scorer=scorer))
+    for some, alone in ((found, wanted), (parts, [wanted[2], wanted[0]])):
+        assert [ids(x) for x in some] == [ids(x) for x in alone]
+        assert [(x.num_tokens, x.truncated) for x in some] == [
+            (x.num_tokens, x.truncated) for x in alone
+        ]
+
+
+def ids(prediction):
+    return [label.id for label in prediction.labels]
+
+
+def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
+    batch = predictor.read(TEXTS)
+    predictor.prepare(batch)
+    predictor.encode(batch)
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder.encode_all", None)
+    monkeypatch.setattr("longtail.models.encoders.tokens.tokenize_texts", None)
+    part = TextBatch.joined([batch.take([1]), batch.take([0])])
+    np.testing.assert_array_equal(part.vectors, batch.vectors[[1, 0]])
+
+
+@pytest.mark.parametrize(("has_it", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_takes_bfloat16_where_the_processor_has_it(monkeypatch, has_it, dtype):
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_it}, raising=False
+    )
+    assert dtype_for("auto", "cpu") == dtype
+    assert dtype_for("float32", "cpu") == torch.float32
+    assert dtype_for("bfloat16", "cpu") == torch.bfloat16
+
+
+def test_in_bfloat16_the_vectors_are_nearly_the_same(trained, predictor):
+    half = Predictor.of_bundle(trained.bundle, device="cpu", precision="bfloat16")
+    vectors = [x.read(TEXTS).vectors for x in (half, predictor)]
+    assert vectors[0].dtype == np.float32
+    np.testing.assert_allclose(*vectors, rtol=0.1, atol=0.05)
+
+
+def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other(predictor):
+    both, computed = threading.Barrier(2, timeout=60), []
+
+    def compute():
+        both.wait()  # only where the other batch is being computed, too
+        computed.append(1)
+        return np.ones(len(TEXTS))
+
+    made = [predictor.read(TEXTS), predictor.read(TEXTS)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda batch: batch.once("mine", compute), made))
+    assert [batch.once("mine", compute).sum() for batch in made] == [len(TEXTS)] * 2
+    assert len(computed) == 2
+
+
+MAX_TOKENS = 8
+LONG = "fish " * 40 + "law"
+
+
+@pytest.fixture(scope="module")
+def tiny(parts):
+    return Predictor(parts, device="cpu")
+
+
+def counts(found: Prediction) -> tuple[int, int, int, bool]:
+    return found.num_tokens, found.num_text_tokens, found.known_tokens, found.truncated
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier", "linear"])
+def test_an_answer_by_the_encoder_says_how_many_tokens_it_has_read(tiny, scorer):
+    (found,) = tiny.predict([LONG], scorer=scorer)
+    assert counts(found) == (MAX_TOKENS, 43, MAX_TOKENS - 2, True)
+
+
+def test_the_sparse_model_reads_all_words_and_knows_those_with_a_feature(tiny):
+    (found,) = tiny.predict([LONG + " zzz zzz"], scorer="sparse")
+    assert counts(found) == (43, 43, 2, False)  # "fish" and "law"
+
+
+@pytest.mark.parametrize(
+    ("weights", "wanted"),
+    [
+        ({"retrieval": 0.5, "sparse": 0.5}, (MAX_TOKENS, 43, 6, True)),
+        ({"sparse": 1.0}, (41, 41, 2, False)),
+    ],
+)
+def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(
+    parts, constant_blend, weights, wanted
+):
+    blends = {"ensemble": constant_blend(weights)}
+    blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
+    (found,) = Predictor(blended, device="cpu").predict([LONG], scorer="ensemble")
+    assert counts(found) == wanted
+
+
+def test_a_blend_knows_what_one_of_its_parts_knows(parts, constant_blend):
+    """The sparse model reads what the encoder cuts off, so it may know words that it doesn't."""
+    weights = {"retrieval": 0.5, "sparse": 0.5}
+    blends = {"ensemble": constant_blend(weights)}
+    blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
+    predictor = Predictor(blended, device="cpu")
+    behind = "zzz " * 20 + "river"
+    assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (MAX_TOKENS, 23, 1, True)
+    assert predictor.predict(["zzz " * 20], scorer="ensemble")[0].known_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, r"text 1 is None \(NoneType\), expected a string"),
+        (1.5, r"text 1 is 1.5 \(float\), expected a string"),
+        (b"oil", r"text 1 is b'oil' \(bytes\), expected a string"),
+        (" \n", r"text 1 is blank; give it some words"),
+        ("\ud800", r"text 1 holds half of a surrogate pair"),
+    ],
+)
+def test_what_is_no_text_is_named_by_its_place(text, told):
+    with pytest.raises(RequestError, match=told):
+        checked_texts(["olive", text])
+
+
+def test_whatever_can_be_gone_through_will_do():
+    assert checked_texts(word for word in ("a", "b")) == ["a", "b"]
+    given = ["a"]
+    assert checked_texts(given) is given

@@ -30,16 +30,13 @@ CALIBRATIONS = {
 }
 COUNTS = (0, 2, 5, 40)
 BLEND = RarityBlend(
-    counts=COUNTS,
-    intercepts=(-0.5, 0.0, 0.25, 1.0),
+    counts=COUNTS, intercepts=(-0.5, 0.0, 0.25, 1.0),
     weights={
-        "retrieval": (0.9, 0.6, 0.5, 0.2),
-        "classifier": (0.0, 0.0, 0.0, 0.0),
-        "linear": (0.1, 0.2, 0.2, 0.4),
-        "sparse": (0.1, 0.2, 0.3, 0.4),
+        "retrieval": (0.9, 0.6, 0.5, 0.2), "classifier": (0.0, 0.0, 0.0, 0.0),
+        "linear": (0.1, 0.2, 0.2, 0.4), "sparse": (0.1, 0.2, 0.3, 0.4),
     },
     floors={"retrieval": -9.0, "classifier": -3.0, "linear": -1.5, "sparse": -0.5},
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +168,6 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor, scorer):
         assert told[scorer] == few.labels[0].score
 
 
-# ---- probabilities ----
-
-
 @pytest.mark.parametrize("scorer", ALL)
 def test_probabilities_are_calibrated_and_fall_with_the_scores(predictor, scorer):
     for prediction in predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer):
@@ -247,9 +241,6 @@ def test_scores_that_were_changed_have_no_probability(predictor, options):
         predictor.predict(TEXTS[:1], scorer="linear", threshold=0.5, **options)
 
 
-# ---- what a blend reads ----
-
-
 def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     needs = {name: predictor.scorers.needs_encoder(name) for name in ALL}
     assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
@@ -269,20 +260,13 @@ def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     assert [x.index for x in found.labels] == [x.index for x in other.labels]
 
 
-# ---- on disk ----
-
-
 @pytest.fixture
 def write(blended_parts, manifest, tmp_path):
     def write_one(**changes: object) -> Path:
         told = replace(
-            manifest,
-            scorers=ALL,
-            default_scorer="ensemble",
-            calibrations=CALIBRATIONS,
-            blends={"ensemble": BLEND},
-            **changes,
-        )
+            manifest, scorers=ALL, default_scorer="ensemble", calibrations=CALIBRATIONS,
+            blends={"ensemble": BLEND}, **changes,
+        )  # fmt: skip
         write_parts(tmp_path / "bundle", blended_parts, told, tmp_path / "scratch")
         return tmp_path / "bundle"
 

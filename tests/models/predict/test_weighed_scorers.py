@@ -31,26 +31,19 @@ BLEND = RarityBlend(
 NUM_DOCUMENTS = 5000
 
 SHORT = FamiliarRange(
-    num_documents=100,
-    false_alarms=0.01,
-    least_known_words=20,
-    most_known_words=50,
-    most_unknown_share=0.5,
-    least_similarity=None,
+    num_documents=100, false_alarms=0.01, least_known_words=20, most_known_words=50,
+    most_unknown_share=0.5, least_similarity=None,
     short_texts=dict.fromkeys(SCORERS, ShortTexts((1, 3, 20), (-0.5, 0.4, 0.0), (0.5, 2.0, 1.0))),
-)
+)  # fmt: skip
 """By which all texts but the third have probabilities of their own."""
 
 
 @pytest.fixture(scope="module")
 def weighed_parts(parts):
     return replace(
-        parts,
-        has_hybrid=True,
-        calibrations=CALIBRATIONS,
-        blends={"ensemble": BLEND},
+        parts, has_hybrid=True, calibrations=CALIBRATIONS, blends={"ensemble": BLEND},
         num_training_documents=NUM_DOCUMENTS,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[None, SHORT], ids=["as documents", "short texts"])
@@ -59,10 +52,7 @@ def predictor(weighed_parts, request):
 
 
 def wanted(
-    predictor: Predictor,
-    scorer: str,
-    allowed: set[str] | None = None,
-    threshold: float = 0.0,
+    predictor: Predictor, scorer: str, allowed: set[str] | None = None, threshold: float = 0.0
 ) -> list[list[tuple[str, float, float]]]:
     """Id, gain and probability of the labels of each text, by a full sort."""
     found = []

@@ -17,7 +17,8 @@ from longtail.models.ranking.device_rows import (
     free_gpu_bytes,
 )
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.top_k import Ranking, products_with_rows, top_of_scores
+from longtail.models.ranking.top_k import products_with_rows, top_of_scores
+from tests.rankings import assert_same
 
 
 def random(seed: int, *shape: int) -> np.ndarray:
@@ -32,11 +33,6 @@ def exact_products(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 def index_of(vectors: np.ndarray, **options: object) -> InnerProductIndex:
     return InnerProductIndex(vectors, np.arange(len(vectors), dtype=np.int64), **options)
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 def scaled(*sizes: float) -> np.ndarray:
@@ -202,13 +198,9 @@ def test_a_faiss_that_sees_no_gpu_is_told(monkeypatch):
 def test_faiss_is_given_where_queries_rows_and_answers_lie():
     """Names and types of `GpuDistanceParams`, which the FAISS for CPUs lacks."""
     module = SimpleNamespace(
-        GpuDistanceParams=SimpleNamespace,
-        METRIC_INNER_PRODUCT=0,
-        DistanceDataType_F32=1,
-        IndicesDataType_I64=2,
-        cast_integer_to_float_ptr=int,
-        cast_integer_to_idx_t_ptr=int,
-    )
+        GpuDistanceParams=SimpleNamespace, METRIC_INNER_PRODUCT=0, DistanceDataType_F32=1,
+        IndicesDataType_I64=2, cast_integer_to_float_ptr=int, cast_integer_to_idx_t_ptr=int,
+    )  # fmt: skip
     queries, rows, values = torch.zeros(3, 8), torch.zeros(5, 8), torch.zeros(3, 2)
     found = torch.zeros(3, 2, dtype=torch.int64)
     given = device_rows._parameters(module, queries, rows, values, found)

@@ -8,7 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.top_k import Ranking, top_of_scores
+from longtail.models.ranking.top_k import top_of_scores
+from tests.rankings import assert_same
 
 DIM = 24
 Problem = tuple[np.ndarray, np.ndarray]  # label vectors, queries
@@ -20,11 +21,6 @@ def exact_products(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
     for row, query in enumerate(queries.astype(np.float64)):
         products[row] = (vectors.astype(np.float64) * query).sum(axis=1)
     return products
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 def all_labels(vectors: np.ndarray) -> np.ndarray:

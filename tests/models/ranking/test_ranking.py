@@ -1,7 +1,6 @@
 """Rankings against a full sort, to the bit, with as many ties as can be."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from unittest import mock
 
 import numpy as np
@@ -21,6 +20,7 @@ from longtail.models.ranking.top_k import (
     nothing,
     top_of_scores,
 )
+from tests.rankings import DenseSource, assert_same, shallow
 
 NO_SCORE = -np.inf
 # Few values, so that scores tie; sums of the latter depend on their order.
@@ -45,52 +45,6 @@ def sorted_fully(scores: np.ndarray, k: int) -> Ranking:
     return Ranking(labels, best)
 
 
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)  # to the bit
-
-
-class DenseSource:
-    """A source over all scores, which keeps the labels that it was asked about."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-        self.touched: set[int] = set()
-
-    @property
-    def num_queries(self) -> int:
-        return len(self.scores)
-
-    @property
-    def num_labels(self) -> int:
-        """Labels that have a score for some query."""
-        return max(1, len(self.labels))
-
-    @property
-    def labels(self) -> np.ndarray:
-        return np.flatnonzero(np.isfinite(self.scores).any(axis=0))
-
-    def top(self, rows: np.ndarray, m: int) -> Ranking:
-        best = sorted_fully(self.scores[rows], m)
-        self.touched |= set(best.labels.flat)
-        return best
-
-    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        self.touched |= set(labels.flat)
-        scores = np.take_along_axis(self.scores[rows], np.maximum(labels, 0), axis=1)
-        return np.where(labels == NO_LABEL, np.float32(NO_SCORE), scores)
-
-
-@contextmanager
-def searching(first_named: int) -> Iterator[None]:
-    """Never score all labels, and let the sources name so few together in the first round."""
-    with (
-        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
-        mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
-    ):
-        yield
-
-
 def summed(sources: Sequence[DenseSource], k: int) -> Ranking:
     return rank([sources], SUM, k, sources[0].scores.shape[1])
 
@@ -112,7 +66,7 @@ def test_top_of_scores_is_a_full_sort(scores, k):
 def test_a_source_that_scores_none_of_the_selected_labels_is_not_read():
     scores = np.where(np.arange(100) < 90, np.arange(100, dtype=np.float32), np.float32(NO_SCORE))
     source = DenseSource(np.tile(scores, (3, 1)))
-    with searching(1):
+    with shallow(1):
         found = rank([[source]], SUM, 2, 100, Selection(np.arange(100) >= 90))
         assert_same(found, nothing(3, 2))
         assert not source.touched
@@ -128,7 +82,7 @@ def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
     rows, labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
     scores = [data.draw(dense_scores(rows, labels, elements)) for _ in range(num_sources)]
     k = data.draw(st.integers(1, labels + 2))
-    with searching(1):  # many rounds even of few labels
+    with shallow(1):  # many rounds even of few labels
         found = summed([DenseSource(one) for one in scores], k)
     assert_same(found, sorted_fully(total_of(scores), k))
 
@@ -158,7 +112,7 @@ def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index(
     # has the frontier: label 2, which no source has named yet.
     first = np.array([[5, 0, 5, 0, 0, 6]], dtype=np.float32)
     second = np.array([[0, 5, 5, 7, 0, 4]], dtype=np.float32)
-    with searching(4):
+    with shallow(4):
         found = summed([DenseSource(first), DenseSource(second)], 1)
     assert found.labels.tolist() == [[2]]
 

@@ -1,7 +1,5 @@
 """Blends ranked by the Threshold Algorithm, against a full sort of blends of all labels."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import Sources, rank
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.models.scorers.blending import (
     Blend,
     DialledBlend,
@@ -23,6 +21,7 @@ from longtail.models.scorers.blending import (
 )
 from longtail.models.scorers.calibration import IDENTITY
 from tests.closeness import assert_all_close
+from tests.rankings import DenseSource, shallow
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
@@ -30,35 +29,6 @@ CALIBRATIONS = (IDENTITY, BENT, STEEP)
 KNOTS = ((0,), (0, 1), (0, 1, 3, 10), (0, 100, 1000), (0, 2, 3, 4, 5, 6, 1000))
 TIED = st.sampled_from([-1.0, 0.0, 0.5, 60.0])
 SPREAD = st.floats(-20, 20, width=16).map(float)
-
-
-class DenseSource:
-    """A `Source` over a matrix of scores; -inf where a label can't be scored."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-        self.num_queries = len(scores)
-        self.labels = np.flatnonzero(np.isfinite(scores).any(axis=0))
-        self.num_labels = len(self.labels)
-        self.num_read = 0
-
-    def top(self, rows: np.ndarray, m: int) -> Ranking:
-        self.num_read = max(self.num_read, m)
-        return top_of_scores(self.scores[rows], m)
-
-    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        found = np.take_along_axis(self.scores[rows], np.maximum(labels, 0), axis=1)
-        return np.where(labels == NO_LABEL, np.float32(-np.inf), found)
-
-
-@contextmanager
-def shallow(first_named: int = 1) -> Iterator[None]:
-    """Many rounds even of few labels."""
-    with (
-        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
-        mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
-    ):
-        yield
 
 
 def ranked(

@@ -1,9 +1,6 @@
 """Weighed labels ranked by the Threshold Algorithm, against a full sort of all gains."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,10 +11,11 @@ from scipy.special import expit
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 from longtail.models.scorers.propensity import WeighedCombination, propensity_weights
+from tests.rankings import DenseSource, shallow
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 BY_RARITY = replace(BENT, counts=(0, 1, 9), shifts=(-0.5, 2.0, 0.5), factors=(1.5, 0.5, 1.0))
@@ -35,34 +33,6 @@ WEIGHTS = (
     lambda counts: propensity_weights(counts, 45_000),
     lambda counts: 1e9 * (counts + 0.01) ** -3.0,
 )
-
-
-class DenseSource:
-    """A `Source` over a matrix of scores; -inf where a label can't be scored."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-        self.num_queries = len(scores)
-        self.num_labels = max(1, int(np.isfinite(scores).any(axis=0).sum()))
-        self.num_read = 0
-
-    def top(self, rows: np.ndarray, m: int) -> Ranking:
-        self.num_read = max(self.num_read, m)
-        return top_of_scores(self.scores[rows], m)
-
-    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        found = np.take_along_axis(self.scores[rows], np.maximum(labels, 0), axis=1)
-        return np.where(labels == NO_LABEL, np.float32(-np.inf), found)
-
-
-@contextmanager
-def shallow() -> Iterator[None]:
-    """Many rounds even of few labels."""
-    with (
-        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
-        mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
-    ):
-        yield
 
 
 def draw_scorers(data: st.DataObject) -> tuple[list[Sources], Combination, int]:

@@ -74,15 +74,9 @@ def blend_of(rng: np.random.Generator, members: tuple[str, ...]) -> FittedBlend:
     rows = np.round(0.1 + rng.random((len(bends) + 2, 4)), 1).tolist() if bends else [()]
     level, *slopes = map(tuple, rows)
     fitted = RarityBlend(
-        counts,
-        tuple(rng.normal(size=4).tolist()),
-        weights,
-        floors,
-        below,
-        bends,
-        level,
+        counts, tuple(rng.normal(size=4).tolist()), weights, floors, below, bends, level,
         tuple(slopes),
-    )
+    )  # fmt: skip
     shares = 1 + rng.integers(0, 4, NUM_LABELS)
     return FittedBlend(
         fitted,

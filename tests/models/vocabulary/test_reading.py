@@ -3,17 +3,21 @@
 import json
 import random
 import socket
+from pathlib import Path
 
 import pyoxigraph
 import pytest
 
 from longtail.models.vocabulary.concept import (
+    CONCEPT,
     Concept,
     ConceptVocabulary,
+    Facts,
     ntriples_lines,
     turtle_lines,
 )
-from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
+from longtail.models.vocabulary.inspection import hierarchy_of
+from longtail.models.vocabulary.reading import assemble, is_vocabulary_file, read_vocabulary
 from tests.models.vocabulary.conftest import refusal, written
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -51,16 +55,11 @@ _:c <{TYPE}> <{SKOS}Concept> .
 """
 CONCEPTS = (
     Concept(
-        "u:a",
-        {"fi-fi": 'Tulva "ä"'},
-        {"": ("flood😀",)},
-        {"en": ("a b",)},
-        ("007",),
-        broader=("u:b c",),
-        scheme=("u:scheme",),
+        "u:a", {"fi-fi": 'Tulva "ä"'}, {"": ("flood😀",)}, {"en": ("a b",)}, ("007",),
+        broader=("u:b c",), scheme=("u:scheme",),
     ),
     Concept("u:b c", {"en": "B"}, narrower=("u:a",), is_deprecated=True),
-)
+)  # fmt: skip
 FORMS = {"v.nt": "N_TRIPLES", "v.ttl": "TURTLE", "v.rdf": "RDF_XML", "v.jsonld": "JSON_LD"}
 
 
@@ -161,3 +160,98 @@ def test_annifs_csv(tmp_path, delimiter):
         Concept("u:b", {"pt-br": "q"}),
         Concept("u:c", is_deprecated=True),
     )
+
+
+def random_vocabulary(rng) -> ConceptVocabulary:
+    facts: Facts = {str(i): [("type", CONCEPT, None)] for i in range(rng.randrange(1, 12))}
+    for about in facts.values():
+        for _ in range(rng.randrange(3)):
+            name = rng.choice(["broader", "narrower"])
+            about.append((name, rng.choice([*facts]), None))
+    return assemble(facts)
+
+
+def reachable(concepts: dict[str, Concept], start: str) -> set[str]:
+    """Return what is broader than a concept, however far."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for each in set(concepts[waiting.pop()].broader) - found:
+            found.add(each)
+            waiting.append(each)
+    return found
+
+
+def test_circles_are_those_of_a_plain_search():
+    seen = 0
+    for seed in range(300):
+        concepts = random_vocabulary(random.Random(seed)).concepts  # noqa: S311
+        by_id = {concept.id: concept for concept in concepts}
+        above = {id_: reachable(by_id, id_) for id_ in by_id}
+        expected = {
+            tuple(sorted(other for other in by_id if other in above[id_] and id_ in above[other]))
+            for id_ in by_id
+            if id_ in above[id_]
+        }
+        assert set(hierarchy_of(concepts).cycles) == expected
+        seen += len(expected)
+    assert seen > 50
+
+
+def test_levels_are_those_of_a_plain_search():
+    for seed in range(300):
+        concepts = random_vocabulary(random.Random(seed)).concepts  # noqa: S311
+        tops = [x for x in concepts if set(x.broader) <= {x.id}]
+        depth = {concept.id: 1 for concept in tops}
+        for _ in concepts:
+            for concept in concepts:
+                ways = [depth[each] + 1 for each in concept.broader if each in depth]
+                if ways and concept.broader:
+                    depth[concept.id] = min([*ways, depth.get(concept.id, 99)])
+        found = hierarchy_of(concepts)
+        assert found.num_levels == max(depth.values(), default=0)
+        assert found.num_alone == sum(set(x.narrower) <= {x.id} for x in tops)
+        assert found.num_top + found.num_alone == len(tops)
+
+
+REPLACEMENTS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix dct: <http://purl.org/dc/terms/> .
+@prefix ex: <http://example.org/> .
+ex:a a skos:Concept ; skos:prefLabel "a" .
+ex:b a skos:Concept ; skos:prefLabel "b" ; skos:exactMatch ex:a .
+ex:c a skos:Concept ; owl:deprecated true ; dct:isReplacedBy ex:b, ex:a, ex:c, ex:elsewhere ;
+    skos:exactMatch ex:d .
+ex:d a skos:Concept ; owl:deprecated true ; skos:exactMatch ex:c, ex:b, <urn:x> .
+ex:e a skos:Concept ; dct:isReplacedBy ex:a, "ex:b" .
+ex:f a skos:Concept ; owl:deprecated false ; skos:exactMatch ex:a .
+"""
+BASE = "http://example.org/"
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "v.ttl").write_text(REPLACEMENTS)
+    return tmp_path / "v.ttl"
+
+
+def replacements(path: Path) -> dict[str, tuple[str, ...]]:
+    concepts = read_vocabulary(path).concepts
+    return {
+        x.id.removeprefix(BASE): tuple(each.removeprefix(BASE) for each in x.replaced_by)
+        for x in concepts
+        if x.replaced_by
+    }
+
+
+def test_only_a_deprecated_concept_is_replaced_by_what_it_matches(path):
+    """And only by a concept in use; dcterms:isReplacedBy says it of any."""
+    assert replacements(path) == {"c": ("a", "b"), "d": ("b",), "e": ("a",)}
+
+
+def test_replacements_are_written_and_read_again(path):
+    vocabulary = read_vocabulary(path)
+    for suffix, lines in ((".nt", ntriples_lines), (".ttl", turtle_lines)):
+        written = path.with_suffix(suffix)
+        written.write_text("\n".join(lines(vocabulary)))
+        assert read_vocabulary(written).concepts == vocabulary.concepts

@@ -12,12 +12,7 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from research.commands import app
 from research.diagnosis.measure import diagnose
-from research.diagnosis.theory import (
-    keyword_bound,
-    keyword_weights,
-    normalise,
-    theorem_bound,
-)
+from research.diagnosis.theory import keyword_bound, keyword_weights, normalise, theorem_bound
 
 COUNTS = (2, 5)
 DIM = 64
@@ -92,9 +87,6 @@ def test_margins_and_bounds_are_what_naive_loops_find(seed):
     delta, epsilon = found.findings[0].delta_max, found.epsilon_min
     expected_bound = theorem_bound(epsilon, delta, found.num_negatives, DIM)
     assert (found.findings[0].bound == expected_bound).all()
-
-
-# ---- python -m research diagnose ----
 
 
 @pytest.fixture

@@ -51,9 +51,6 @@ def real(trained, tiny_corpus):
     return model, model.tfidf.transform(open_dataset(tiny_corpus).split("dev").texts())
 
 
-# ---- Eq. 11: random projections keep inner products ----
-
-
 def projection_bound(gamma, dim):
     """4 exp(-gamma^2 d/8), at most 1, on which Theorem 3 rests: for 0 < gamma <= 1.6."""
     return float(min(1.0, 4 * np.exp(-(gamma**2) * dim / 8)))
@@ -86,9 +83,6 @@ def test_the_bound_on_lengths_holds_up_to_a_gamma_of_1_6(dim):
 
 def test_the_bound_on_lengths_does_not_hold_for_every_gamma():
     assert stats.chi2.sf(3 * 200, 200) > projection_bound(2.0, 200)
-
-
-# ---- Lemma 4 and Theorem 3 ----
 
 
 def test_keywords_lower_no_margin_by_more_than_delta_where_weights_are_not_negative(rng):
@@ -143,9 +137,6 @@ def test_theorem_3_is_empty_with_384_dimensions_from_542_negatives_on():
     assert theorem_bound(margin, np.zeros(1), np.array([300]), 384) == pytest.approx(1)
 
 
-# ---- the bound of our own ----
-
-
 @pytest.mark.parametrize("dim", [1, 5, 50, 384])
 def test_the_keyword_bound_is_above_the_exact_probability(dim):
     cosine = np.linspace(0.01, 0.99, 99)
@@ -165,9 +156,6 @@ def test_the_keyword_bound_is_below_that_of_theorem_3():
     left = np.linspace(0.01, 1, 100)
     theirs = theorem_bound(left, np.zeros(100), np.ones(100, dtype=np.int64), 384)
     assert (keyword_bound(left / 2, 384) <= theirs).all()
-
-
-# ---- normalisation ----
 
 
 def transformed(model, documents):
@@ -193,9 +181,6 @@ def test_the_normalisation_meets_the_papers_conditions_and_keeps_margins(seed):
     assert np.linalg.norm(x, axis=1) == pytest.approx(1)
     assert w.min() >= 0 and np.linalg.norm(w, axis=1).max() == pytest.approx(1)
     assert np.diff(x @ w.T) == pytest.approx(np.diff(scores) / normalise(model).scale, abs=1e-6)
-
-
-# ---- keyword vectors ----
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])

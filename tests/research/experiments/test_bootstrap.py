@@ -37,13 +37,10 @@ def counted_out(labels: np.ndarray, times: np.ndarray) -> dict[str, float]:
     joined = join_truth(labels[rows], csr_array(TRUTH[rows]))
     few = joined.restricted_to(SUBSETS["few"])
     return {
-        "P@1": precision_at(joined, 1),
-        "P@5": precision_at(joined, 5),
-        "nDCG@5": ndcg_at(joined, 5),
-        "PSP@5": propensity_scored_precision_at(joined, 5, WEIGHTS),
-        "R@10 (few)": recall_at(few, 10),
-        "R@10 (none)": 0.0,
-    }
+        "P@1": precision_at(joined, 1), "P@5": precision_at(joined, 5),
+        "nDCG@5": ndcg_at(joined, 5), "PSP@5": propensity_scored_precision_at(joined, 5, WEIGHTS),
+        "R@10 (few)": recall_at(few, 10), "R@10 (none)": 0.0,
+    }  # fmt: skip
 
 
 @pytest.fixture

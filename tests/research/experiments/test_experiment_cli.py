@@ -12,6 +12,7 @@ from longtail.models.errors import ConfigError
 from research.__main__ import main
 from research.commands import app
 
+TINY = "--steps 2 --dim 8 --judged 10 --tree-regulariser 1 --rounds 0"
 FILES = ["configuration.json", "results.json", "results.md", "results.png", "trials"]
 
 
@@ -20,58 +21,35 @@ def call(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("options", "num_trials"),
+    ("words", "num_trials", "other"),
     [
-        (["sampling-bias", "--settings", "within_batch-tail,uniform-constant"], 2 * 3 * 2),
-        (["negative-mining", "--settings", "top_1,plain", "--sampled", "32"], 2 * 4 * 2),
+        (
+            "sampling-bias --settings within_batch-tail,uniform-constant --epochs 1",
+            (6, 12),
+            "split",
+        ),
+        ("negative-mining --settings top_1,plain --sampled 32 --epochs 1", (8, 16), "split"),
+        (f"adversarial --settings tree,uniform,adversarial {TINY}", (6, 10), "plan"),
     ],
 )
-def test_an_experiment_writes_its_files_and_goes_on(options, num_trials, tiny_corpus, tmp_path):
-    folder = tmp_path / "out"
-    places = (tiny_corpus, "--output", folder, "--epochs", 1)
-    call(*options, *places, "--seeds", 1)
+def test_an_experiment_writes_its_files_and_goes_on(
+    words, num_trials, other, tiny_corpus, tmp_path
+):
+    folder, (name, *options) = tmp_path / "out", words.split()
+    given = (name, tiny_corpus, "--output", folder, *options)
+    call(*given, "--seeds", "1")
     trials = {path: path.stat().st_mtime_ns for path in (folder / "trials").iterdir()}
-    result = call(*options, *places, "--seeds", 2)
+    result = call(*given, "--seeds", "2", *(["--clock", "wall"] if other == "plan" else []))
     assert all(path.stat().st_mtime_ns == before for path, before in trials.items())
-    assert len(list((folder / "trials").iterdir())) == num_trials == 2 * len(trials)
+    assert (len(trials), len(list((folder / "trials").iterdir()))) == num_trials
     assert sorted(path.name for path in folder.iterdir()) == FILES
     assert (folder / "results.md").read_text().strip() in result.output
     configuration = json.loads((folder / "configuration.json").read_text())
-    assert configuration["experiment"] == options[0]
-    assert configuration["split"] == "dev"
-    assert configuration["plan"]["epochs"] == 1
+    assert configuration["experiment"] == name
     assert json.loads((folder / "results.json").read_text())["configuration"] == configuration
-    with pytest.raises(ConfigError, match=re.escape("another experiment (its split differs)")):
-        call(*options, *places, "--split", "test")
-
-
-def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
-    folder = tmp_path / "out"
-    options = [
-        "--output",
-        folder,
-        "--settings",
-        "tree,uniform,adversarial",
-        "--steps",
-        2,
-        "--dim",
-        8,
-    ]
-    options += ["--judged", 10, "--tree-regulariser", 1, "--rounds", 0]
-    call("adversarial", tiny_corpus, *options, "--seeds", 1)
-    trials = {path: path.stat().st_mtime_ns for path in (folder / "trials").iterdir()}
-    result = call("adversarial", tiny_corpus, *options, "--seeds", 2, "--clock", "wall")
-    assert all(path.stat().st_mtime_ns == before for path, before in trials.items())
-    assert len(list((folder / "trials").iterdir())) == 2 * (1 + 2 * 2)
-    assert sorted(path.name for path in folder.iterdir()) == FILES
-    assert (folder / "results.md").read_text().strip() in result.output
-    configuration = json.loads((folder / "configuration.json").read_text())
-    assert (configuration["plan"]["num_steps"], configuration["plan"]["dim"]) == (2, 8)
-    assert set(json.loads((folder / "results.json").read_text())["results"]) == {
-        "first_label", "all_labels",
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
-        call("adversarial", tiny_corpus, *options, "--steps", 3)
+    changed = ("--split", "test") if other == "split" else ("--steps", "3")
+    with pytest.raises(ConfigError, match=re.escape(f"another experiment (its {other} differs)")):
+        call(*given, *changed)
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):

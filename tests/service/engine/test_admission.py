@@ -169,19 +169,6 @@ def test_bulk_work_that_gives_up_while_it_waits_leaves_nothing_behind():
     asyncio.run(play())
 
 
-def test_so_many_streams_run_and_no_more():
-    streams = Slots(2, "batches")
-    with ExitStack() as stack:
-        for _ in range(2):
-            streams.check()
-            stack.enter_context(streams.one_more())
-        with pytest.raises(QueueFullError, match="2 batches are running"):
-            streams.check()
-    streams.check()
-
-
-# ---- what one client's texts teach the service ----
-
 ORDINARY = {"text": "Duties on imports of olive oil"}
 
 
@@ -235,9 +222,6 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
             reservation.release()
 
     asyncio.run(play())
-
-
-# ---- shares of clients ----
 
 
 def test_many_greedy_clients_leave_room_for_others_and_get_equal_shares():
@@ -307,7 +291,7 @@ def test_a_client_is_served_in_the_order_of_its_coming_however_long_its_texts_ar
     assert turn < min(turns[-8:])  # others still go before what waits
 
 
-def test_slots_are_kept_for_other_clients():
+def test_so_many_run_and_no_more_and_some_are_kept_for_other_clients():
     slots = Slots(16, "batches")
     with ExitStack() as stack:
         set_client("greedy")
@@ -318,3 +302,8 @@ def test_slots_are_kept_for_other_clients():
             slots.check()
         set_client("polite")
         slots.check()
+        for _ in range(3):
+            stack.enter_context(slots.one_more())
+        with pytest.raises(QueueFullError, match="16 batches are running"):
+            slots.check()
+    slots.check()

@@ -1,5 +1,7 @@
 """Which texts are computed together, and in which order."""
 
+import math
+import sys
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 
 from longtail.models.options import RankingOptions
 from longtail.service.engine import batching
-from longtail.service.engine.admission import Priority
+from longtail.service.engine.admission import Admission, Priority
 from longtail.service.engine.batching import Item, Job, WorkQueue, of_like_length
+from longtail.service.engine.queries import LabelSets, options_for
+from longtail.service.engine.traffic import ArrivalRate, MovingAverage, least_batch
+from longtail.service.schemas.requests import Options
 
 
 @dataclass(frozen=True)
@@ -215,3 +220,84 @@ def test_a_closed_queue_gives_nothing_and_keeps_nothing():
     for call in calls:
         with pytest.raises(CancelledError):
             call.result()
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.floats(0, 5)), max_size=20))
+def test_it_is_a_sum_of_what_came_each_fading(comings):
+    arrivals, now = ArrivalRate(), 0.0
+    moments = []
+    for tokens, later in comings:
+        now += later
+        moments.append((tokens, now))
+        arrivals.add(tokens, now)
+    expected = sum(tokens / 2 * math.exp((at - now - 1) / 2) for tokens, at in moments)
+    assert arrivals.at(now + 1) == pytest.approx(expected)
+
+
+@given(st.floats(0, 1e5), st.floats(1, 1e5), st.integers(1, 8))
+def test_batches_of_that_size_bear_a_tenth_more_than_comes(rate, speed, num_workers):
+    least = least_batch(rate, speed, num_workers, 40)
+    if least == math.inf:
+        assert 1.1 * rate >= num_workers * speed
+    else:
+        borne = num_workers * speed * least / (least + 40)
+        assert borne == pytest.approx(1.1 * rate, abs=1e-6)
+
+
+SUBNORMAL = sys.float_info.min / 2**20
+SAMPLES = st.lists(
+    st.floats(allow_nan=True, allow_infinity=True)
+    | st.sampled_from([0.0, -0.0, SUBNORMAL, -SUBNORMAL, sys.float_info.max, math.inf, math.nan])
+)
+
+
+def average(**changes):
+    return MovingAverage(**{"decay": 0.5, "lower": 1.0, "upper": 100.0} | changes)
+
+
+@given(SAMPLES)
+def test_no_sequence_drives_the_value_out_of_its_bounds(samples):
+    found = average()
+    for sample in samples:
+        found.add(sample)
+        assert found.value is None or 1.0 <= found.value <= 100.0
+
+
+@given(SAMPLES, st.floats(1.0, 100.0))
+def test_after_any_sequence_the_truth_is_learned_again_within_sixty_samples(samples, truth):
+    found = average()
+    for sample in [*samples, *[truth] * 60]:
+        found.add(sample)
+    assert found.value == pytest.approx(truth)
+
+
+SPEEDS = st.lists(
+    st.tuples(
+        st.integers(0, 10**9) | st.sampled_from([0, 1]),
+        st.floats() | st.sampled_from([0.0, -1.0, SUBNORMAL, math.inf, math.nan, 1e300]),
+    )
+)
+
+
+@given(SPEEDS, st.lists(st.integers(0, 10**9), max_size=20))
+def test_nothing_that_traffic_teaches_keeps_an_ordinary_request_out(speeds, sizes):
+    admission = Admission(2**16)
+    for tokens, seconds in speeds:
+        admission.note_speed(tokens, seconds)
+    for size in sizes:
+        with admission.admit(size, 30):
+            pass
+    assert admission.expected_wait_s() == 0
+    admission.check(16, 30)
+    with admission.admit(16, 30):
+        assert 0 <= admission.expected_wait_s() < math.inf
+        assert 1 <= admission._size.value <= 2**16 / 64
+
+
+@pytest.mark.parametrize(("given", "k"), [({}, 3), ({"k": 5}, 5), ({"k": 2}, 2)])
+def test_only_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(given, k):
+    class Model:
+        scorers = SimpleNamespace(default="sparse")
+        catalogue = range(3)
+
+    assert options_for(Options(**given), Model(), LabelSets()) == RankingOptions(k, "sparse")

@@ -62,13 +62,6 @@ def test_entries_are_imported_once_and_exported(command, write, tmp_path, regist
     assert command("export", out, "--overwrite").exit_code == 0
 
 
-def test_a_title_in_a_line_is_joined_with_its_text(command, write, tmp_path):
-    command("import", write(SAID[0] | {"title": "Duties"}), "--texts")
-    command("export", tmp_path / "out")
-    (line,) = lines_of(tmp_path / "out")
-    assert line["text"] == "Duties\nolive oil" and "title" not in line
-
-
 def test_texts_are_left_out_unless_asked_for(command, write, tmp_path):
     command("import", write(*SAID))
     command("export", tmp_path / "out")

@@ -79,14 +79,10 @@ def test_the_libraries_wait_until_a_model_needs_them_and_are_set_up_once_a_threa
 @pytest.mark.parametrize(
     ("threads", "workers", "count", "each"),
     [
-        (2, None, 2, 1),
-        (3, None, 3, 1),
-        (8, None, 4, 2),
-        (8, 2, 2, 4),
-        (1, None, 1, 1),
+        (2, None, 2, 1), (3, None, 3, 1), (8, None, 4, 2), (8, 2, 2, 4), (1, None, 1, 1),
         (1, 2, 2, 1),
     ],
-)
+)  # fmt: skip
 def test_compute_threads_share_the_threads_of_the_libraries(
     monkeypatch, threads, workers, count, each
 ):

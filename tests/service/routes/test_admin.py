@@ -85,14 +85,11 @@ def test_labels_and_feedback_without_a_version_are_of_the_default(admin):
 @pytest.mark.parametrize(
     ("path", "status", "slug"),
     [
-        ("models/9/activate", 404, "model-not-found"),
-        ("models/9/load", 404, "model-not-found"),
-        ("models/1/unload", 404, "model-not-found"),
-        ("models/2/unload", 409, "model-change"),
-        ("models/0/load", 422, "invalid-body"),
-        ("models/current/load", 422, "invalid-body"),
+        ("models/9/activate", 404, "model-not-found"), ("models/9/load", 404, "model-not-found"),
+        ("models/1/unload", 404, "model-not-found"), ("models/2/unload", 409, "model-change"),
+        ("models/0/load", 422, "invalid-body"), ("models/current/load", 422, "invalid-body"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_done_is_a_problem(admin, path, status, slug):
     answer = admin.post(f"/v1/admin/{path}")
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:longtail:problem:{slug}")

@@ -31,12 +31,7 @@ def test_each_line_is_answered_in_order_with_its_id_and_an_end(client):
     assert [(r["index"], r["id"], best_score(r)) for r in results] == [
         (0, "x0", 4.0), (1, "x1", 1.0), (2, "x2", 5.0),
     ]  # fmt: skip
-    assert end == {
-        "summary": {
-            "complete": True, "num_lines": 3, "num_results": 3, "num_errors": 0,
-            "num_truncated": 0, "versions": {"2": 3}, "error": None,
-        }
-    }  # fmt: skip
+    assert end["summary"]["complete"] and end["summary"]["num_results"] == 3
 
 
 def test_a_title_of_a_line_is_labelled_with_its_text(client):

@@ -51,9 +51,6 @@ def predicted(client, **body):
     return ids_of(answer.json()["results"][0])
 
 
-# ---- include and exclude ----
-
-
 @pytest.mark.parametrize(
     ("body", "ids"),
     [
@@ -114,34 +111,6 @@ def test_lines_of_a_batch_have_filters_of_their_own_or_those_of_the_query(set_cl
     assert ids_of(alone) == ["L0", "L1", "L2", "L4"]
 
 
-# ---- explain ----
-
-
-def test_labels_are_explained_where_asked(client):
-    answer = client.post("/v1/predict", json={"text": "x", "k": 2, "explain": True}).json()
-    first, second = answer["results"][0]["labels"]
-    assert first["explanation"] == second["explanation"] == {
-        "tokens": {
-            "tokens": [{"token": "x", "contribution": 0.5, "spans": [[0, 1]]}],
-            "rest": 0.25, "bias": -1.0,
-        },
-        "keywords": [{"token": "x", "weight": 2.0}],
-        "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
-        "training_count": 3,
-        "scores": [
-            {
-                "scorer": "retrieval", "score": 1.0, "base": 0.5, "correction": 0.25,
-                "tail_dial": 0.25,
-            }
-        ],
-        "name": {
-            "name": "Name", "is_own_name": False, "manner": "phrase", "count": 2, "in_title": True,
-        },
-        "documents": [{"id": "D7", "similarity": 0.5, "share": 0.75}],
-        "blend": [{"scorer": "sparse", "weight": 1.5, "contribution": -0.25}],
-    }  # fmt: skip
-
-
 def test_only_so_many_labels_are_explained(open_client, monkeypatch):
     monkeypatch.setattr("longtail.service.engine.queries.MAX_EXPLAINED_LABELS", 6)
     with open_client() as client:
@@ -153,45 +122,11 @@ def test_only_so_many_labels_are_explained(open_client, monkeypatch):
         assert client.post("/v1/predict", json={"text": "a", "k": 8}).status_code == 200
 
 
-# ---- the catalogue ----
-
-
-def test_labels_are_searched(client, registry):
+def test_labels_are_searched(client):
     answer = client.get("/v1/labels", params={"query": "LABEL", "limit": 2, "offset": 3}).json()
-    assert answer == {
-        "model": {"version": 2, "digest": registry.open(2).manifest.digest},
-        "total": 8,
-        "labels": [
-            {
-                "id": f"L{i}",
-                "name": f"Label {i}",
-                "description": "",
-                "training_count": 0,
-                "narrower_count": 0,
-                "scheme": [],
-                "retired": False,
-                "quality": None,
-            }
-            for i in (3, 4)
-        ],
-    }
+    assert (answer["total"], [each["id"] for each in answer["labels"]]) == (8, ["L3", "L4"])
     assert client.get("/v1/labels", params={"query": "label 7"}).json()["labels"][0]["id"] == "L7"
     assert client.get("/v1/labels", params={"query": "\u00e9\x00\ud7ff"}).json()["total"] == 0
-    assert client.get("/v1/labels").json()["total"] == 8
-
-
-def test_a_label_is_shown(client, registry):
-    answer = client.get("/v1/labels/L3").json()
-    assert answer == {
-        "model": {"version": 2, "digest": registry.open(2).manifest.digest},
-        "id": "L3", "name": "Label 3", "description": "", "pseudo_description": "",
-        "training_count": 0, "narrower_count": 0, "scheme": [], "names": {},
-        "alternative_names": [],
-        "notation": "", "broader": [], "narrower": [], "retired": False, "replaced_by": [],
-        "keywords": [{"token": "x", "weight": 2.0}],
-        "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
-        "scorers": ["retrieval", "sparse"], "quality": None,
-    }  # fmt: skip
 
 
 def test_labels_have_their_quality_and_come_with_the_lowest_precision_first(
@@ -258,9 +193,6 @@ def test_search_and_labels_work_while_the_model_is_busy_or_wait_for_it(
     assert loader.loaded[0].threads == {"warm-up", "compute_0"}
 
 
-# ---- real models ----
-
-
 @pytest.fixture(scope="module")
 def real(trained):
     return Predictor.of_bundle(trained.bundle, device="cpu")
@@ -304,9 +236,6 @@ def test_spans_and_scores_are_those_of_the_title_a_line_feed_and_the_text(real_c
         joined = real_client.post("/v1/predict", json=body | {"text": f"{TEXT}\nfish oil"})
         assert apart.status_code == 200, apart.text
         assert apart.json()["results"] == joined.json()["results"]
-
-
-# ---- the engine ----
 
 
 class Catalogued:

@@ -7,28 +7,6 @@ import jsonschema
 import pytest
 
 
-def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
-    answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
-    digest = registry.open(2).manifest.digest
-    assert answer["model"] == {"version": 2, "digest": digest}
-    assert (answer["scorer"], answer["correction"], answer["tail_dial"]) == (
-        "retrieval", "none", 0.0,
-    )  # fmt: skip
-    assert answer["results"] == [
-        {
-            "labels": [
-                {"id": "L0", "name": "Label 0", "score": 4.0, "probability": 1.0},
-                {"id": "L1", "name": "Label 1", "score": 3.0, "probability": 0.5},
-            ],
-            "num_tokens": 1,
-            "num_text_tokens": 1,
-            "known_tokens": 1,
-            "truncated": False,
-            "exact": True,
-        }
-    ]
-
-
 def test_current_stays_the_loaded_version_when_the_alias_moves(client, registry):
     registry.activate(1)
     answer = client.post("/v1/predict", json={"text": "x", "version": "current"})
@@ -86,20 +64,11 @@ def test_candidates_are_a_schema_for_structured_output(client):
     assert several.status_code == 422 and "expected 1" in several.json()["detail"]
 
 
-def scores_of(answer):
-    return [each["labels"][0]["score"] for each in answer.json()["results"]]
-
-
-def test_a_title_is_labelled_with_its_text_as_one(client):
-    assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
-    for title in ("", " ", None):
-        answer = client.post("/v1/predict", json={"title": title, "text": "four"})
-        assert scores_of(answer) == [4.0]
-
-
-def test_title_and_text_are_one_text_by_its_length(open_client):
+def test_a_title_and_a_text_are_one_text_also_by_its_length(open_client):
     with open_client(max_text_characters=6) as client:
-        assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
+        for title, score in (("T", 6.0), ("", 4.0), (" ", 4.0), (None, 4.0)):
+            answer = client.post("/v1/predict", json={"title": title, "text": "four"})
+            assert answer.json()["results"][0]["labels"][0]["score"] == score
         answer = client.post("/v1/predict", json={"title": "TT", "text": "four"})
     assert "text 0 has 7 characters; expected at most 6" in answer.json()["detail"]
 
@@ -117,3 +86,41 @@ def test_titles_that_can_not_be_used_are_refused(client, body, said):
     answer = client.post("/v1/predict", json=body)
     assert answer.status_code == 422
     assert said in answer.text
+
+
+LONG = "word " * 119 + "unknown"
+
+
+def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client):
+    answer = client.post("/v1/predict", json={"texts": [LONG, "unknown", "two words"], "k": 1})
+    counts = [
+        [x[name] for name in ("num_tokens", "num_text_tokens", "known_tokens", "truncated")]
+        for x in answer.json()["results"]
+    ]
+    assert counts == [[100, 120, 100, True], [1, 1, 0, False], [2, 2, 2, False]]
+
+
+def test_every_version_is_listed_with_what_it_is(fresh_client, registry):
+    first, second = fresh_client.get("/v1/models").json()["models"]
+    assert (first["version"], first["loaded"], first["current"]) == (1, False, False)
+    wanted = {
+        "version": 2, "loaded": True, "default": True, "current": True, "label_count": 8,
+        "published_at": registry.published_at(2), "digest": registry.open(2).manifest.digest,
+        "scorers": ["retrieval", "sparse"], "default_scorer": "retrieval",
+        "metrics": {"retrieval": {"p_at_1": 0.6}}, "state": "loaded", "traffic_share": 1.0,
+    }  # fmt: skip
+    assert second.items() >= wanted.items()
+
+
+def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(fresh_client, registry):
+    manifest = registry.folder_of(1) / "manifest.json"
+    manifest.write_bytes(b"\xff{}")
+    first, second = fresh_client.get("/v1/models").json()["models"]
+    assert "manifest.json can't be read" in first["problem"]
+    assert first["digest"] is None
+    assert second["problem"] is None
+
+
+def test_what_searches_the_label_vectors_is_told(fresh_client):
+    runtime = fresh_client.get("/v1/models").json()["runtime"]
+    assert runtime["indexes"] == {"retrieval": {"index": "torch", "speedup": 1.5}}

@@ -5,12 +5,7 @@ import json
 import pytest
 
 from longtail.service.schemas.predict import BatchError
-from longtail.service.wire.lines import (
-    LineError,
-    error_line,
-    parse_line,
-    problem_of_error,
-)
+from longtail.service.wire.lines import LineError, error_line, parse_line, problem_of_error
 
 
 @pytest.mark.parametrize(

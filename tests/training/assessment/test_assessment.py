@@ -82,11 +82,7 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
 
 def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
     found = assess(
-        predictor,
-        dataset,
-        "dev",
-        num_training_documents=60,
-        query=RankingOptions(aim="propensity"),
+        predictor, dataset, "dev", num_training_documents=60, query=RankingOptions(aim="propensity")
     )
     assert list(found.rankings) == [f"{name}, aim propensity" for name in predictor.scorers.names]
     batch = predictor.read(list(dataset.split("dev").texts()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ COUNTS = np.array([0, 0, 1, 1, 4, 4, 30, 30, 200, 200, 200, 0], dtype=np.int64)
 
 
 @pytest.fixture(scope="module")
-def documents() -> AnsweredDocuments:
+def documents():
     rng = np.random.default_rng(7)
     dense = rng.random((NUM_DOCUMENTS, NUM_LABELS)) < 0.25
     dense[:5] = False
@@ -71,8 +70,8 @@ def test_each_label_is_counted_and_confused_as_when_looked_up_one_by_one(documen
 
 
 def test_the_file_has_a_row_for_each_label_and_leaves_what_is_not_measured_blank(
-    documents: AnsweredDocuments, tmp_path: Path
-) -> None:
+    documents, tmp_path
+):
     labels = [Label(f"L{i}", f'a "name", {i}', training_count=i) for i in range(NUM_LABELS - 1)]
     figures = measure_labels(documents, 0.99)
     write_per_label(tmp_path / "out.csv", figures, LabelCatalogue(labels))
@@ -84,7 +83,7 @@ def test_the_file_has_a_row_for_each_label_and_leaves_what_is_not_measured_blank
     assert all(x["recall_low"] <= x["recall"] <= x["recall_high"] for x in rows)
 
 
-def test_figures_come_back_as_they_were_and_damaged_ones_do_not(documents) -> None:
+def test_figures_come_back_as_they_were_and_damaged_ones_do_not(documents):
     known = LabelFigures(*(np.append(each, 0) for each in ([0, 3, 2], [0, 1, 0], [0, 1, 0])))
     text = known.to_json()
     assert text == "[[1,3,1,1],[2,2,0,0]]\n"
@@ -100,7 +99,7 @@ def test_figures_come_back_as_they_were_and_damaged_ones_do_not(documents) -> No
         LabelFigures.from_json(text, 2)
 
 
-def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together() -> None:
+def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together():
     parts, wholes = np.array([0, 3, 10, 97]), np.array([5, 7, 10, 100])
     found = np.stack(wilson_bounds(parts, wholes), axis=1)
     for (part, whole), bounds in zip(zip(parts, wholes, strict=True), found, strict=True):
@@ -113,7 +112,7 @@ def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together() -> N
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents) -> None:
+def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents):
     thresholds = [(), (0.5,), (0.2, 0.6), (0.3,), (0.1, 0.1, 0.4)]
     rules = tuple(map(BandRule, BAND_STARTS, thresholds))
     own = {int(np.argmax(least <= COUNTS)): 0.25 for least in BAND_STARTS[1:]}

@@ -4,16 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 
 from longtail.models.bundle.manifest import RarityBlend
-from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.kinds.storage import read_parts
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.names import NAMES, RETRIEVAL, SPARSE
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.blending import FittedBlend
-from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, TAIL, fit_blend
-from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of
+from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, TAIL, _Problem, fit_blend
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
+from longtail.training.calibration.unseen import pairs_without_documents
+from longtail.training.data.dataset import open_dataset
 
-NUM_LABELS = 30
 COUNTS = np.array([0, 1, 3, 10, 30, 100], dtype=np.int64)
 PRIORS = np.zeros(len(COUNTS), dtype=np.float32)
 
@@ -42,9 +51,6 @@ def drawn(weights: dict[str, list[float]], intercepts: list[float], num: int, se
 def fitted(pairs: ScoredPairs, counts: np.ndarray = COUNTS) -> RarityBlend:
     names = list(pairs.scores)
     return fit_blend(pairs, names, dict.fromkeys(names, IDENTITY), counts)
-
-
-# ---- weights ----
 
 
 def test_the_weights_that_the_pairs_were_drawn_with_are_found():
@@ -184,26 +190,162 @@ def test_the_floor_is_the_log_odds_of_labels_without_a_score():
     assert found["a"] == -14.0  # none is missing, so all evidence counts
 
 
-# ---- all of it ----
+class Regression:
+    """A logistic regression over made-up rows, with columns of very unlike size."""
+
+    def __init__(self, seed: int, num_rows: int = 400, num_columns: int = 6) -> None:
+        rng = np.random.default_rng(seed)
+        self.rows = rng.normal(size=(num_rows, num_columns)) * 10.0 ** rng.integers(
+            -2, 3, num_columns
+        )
+        unlike = self.rows[:, 0].std() * rng.normal(size=num_rows)
+        self.rows[:, 1] = self.rows[:, 0] + 0.05 * unlike  # nearly the same direction
+        self.targets = rng.random(num_rows)
+
+    def loss(self, x):
+        odds = self.rows @ x
+        value = -(self.targets * odds + log_expit(-odds)).sum()
+        return float(value), self.rows.T @ (expit(odds) - self.targets)
+
+    def curvature(self, x):
+        share = expit(self.rows @ x)
+        return (self.rows.T * (share * (1 - share))) @ self.rows
 
 
-@pytest.fixture
-def catalogue():
-    counts = [0, *range(1, 12), *range(20, 38)]
-    return LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=n) for i, n in enumerate(counts))
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("bound", [-np.inf, 0.0, 0.3])
+def test_no_other_method_finds_less_and_the_gradient_says_why(seed, bound):
+    problem = Regression(seed)
+    least = np.full(6, bound)
+    least[0] = -np.inf
+    found = minimum(problem.loss, problem.curvature, np.ones(6), least, 1e-12)
+    value, gradient = problem.loss(found)
+    assert (found >= least).all()
+    scale = np.sqrt(np.diagonal(problem.curvature(found)))
+    is_held = found <= least
+    assert (gradient[is_held] >= -1e-6 * scale[is_held]).all()
+    assert np.abs(gradient[~is_held] / scale[~is_held]).max(initial=0) < 1e-4
+    bounds = [(None if each == -np.inf else each, None) for each in least]
+    for start in (np.ones(6), found):
+        other = minimize(problem.loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        assert value <= other.fun * (1 + 1e-9)
 
 
-@pytest.fixture
-def truth():
-    rng = np.random.default_rng(0)
-    return (rng.random((40, NUM_LABELS)) < 0.15).astype(np.float32)
+def test_a_start_far_off_where_the_curvature_vanishes_is_left():
+    problem = Regression(3)
+    least = np.full(6, -np.inf)
+    expected = minimum(problem.loss, problem.curvature, np.zeros(6), least, 1e-12)
+    found = minimum(problem.loss, problem.curvature, np.full(6, 40.0), least, 1e-12)
+    assert problem.loss(found)[0] == pytest.approx(problem.loss(expected)[0], rel=1e-9)
 
 
-@pytest.fixture
-def pairs(truth):
-    """One scorer that is right, one that is half right and one that knows nothing."""
-    rng = np.random.default_rng(1)
-    noise = rng.normal(size=(3, *truth.shape))
-    scores = {"retrieval": 2 * truth + noise[0], "sparse": truth + noise[1], "linear": noise[2]}
-    scores["sparse"][:, 0] = -np.inf
-    return pairs_of(truth, scores)
+@pytest.mark.parametrize("num_knots", [1, 2, 5])
+def test_the_curvature_of_a_blend_is_the_slope_of_its_gradient(num_knots):
+    rng = np.random.default_rng(num_knots)
+    num_pairs, num_terms = 300, 4
+    problem = _Problem(
+        evidence=np.column_stack([np.ones(num_pairs), rng.normal(size=(num_pairs, num_terms - 1))]),
+        knots=rng.integers(0, num_knots, num_pairs), shares=rng.random(num_pairs),
+        is_true=rng.random(num_pairs) < 0.3, weights=rng.random(num_pairs) * 3, num_knots=num_knots,
+        start=rng.normal(size=num_terms), smoothness=4.0, ridge=rng.random((num_knots, num_terms)),
+    )  # fmt: skip
+    above_is_itself = problem.knots == num_knots - 1
+    problem = replace(problem, shares=np.where(above_is_itself, 0.0, problem.shares))
+    at = rng.normal(size=num_knots * num_terms)
+    matrix = problem.curvature(at)
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-9)
+    step = 1e-5
+    for place in range(len(at)):
+        one = step * (np.arange(len(at)) == place)
+        slope = (problem.loss(at + one)[1] - problem.loss(at - one)[1]) / (2 * step)
+        np.testing.assert_allclose(matrix[place], slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def parts(trained):
+    return read_parts(trained.bundle)
+
+
+@pytest.fixture(scope="module")
+def counts(parts):
+    """Counts of the catalogue, except that every third label has a single document."""
+    counts = parts.catalogue.training_counts.copy()
+    counts[::3] = 1
+    return counts
+
+
+@pytest.fixture(scope="module")
+def collected(parts, tiny_corpus):
+    predictor, split = Predictor(parts, device="cpu"), open_dataset(tiny_corpus).split("dev")
+    collector = PairCollector(predictor, split.scan().labels)
+    texts = list(split.texts())
+    batches = list(collector.watch([predictor.read(texts[:9]), predictor.read(texts[9:])]))
+    return collector.pairs, batches
+
+
+def test_every_pair_of_a_label_with_one_document_comes_again_without_it(parts, counts, collected):
+    pairs, batches = collected
+    found = pairs_without_documents(pairs, batches, counts, parts)
+    names = parts.models[NAMES]
+    right = np.where((counts == 1)[:, None], 0, names.history.right)
+    blind = Predictor(
+        replace(
+            parts, models={NAMES: replace(names, history=FindHistory(names.history.found, right))}
+        ),
+        device="cpu",
+    )
+    texts = [text for batch in batches for text in batch.texts]
+    named = blind.score(blind.read(texts), pairs.labels, RankingOptions(scorer=NAMES))
+    seen = 0
+    for row in range(len(pairs.labels)):
+        wanted = [
+            (label, pairs.is_true[row, at], pairs.is_best[row, at], pairs.weights[row, at],
+             pairs.scores[RETRIEVAL][row, at], named[row, at])
+            for at, label in enumerate(pairs.labels[row])
+            if label != NO_LABEL and counts[label] == 1
+        ]  # fmt: skip
+        there = found.labels[row] != NO_LABEL
+        columns = (found.labels, found.is_true, found.is_best, found.weights)
+        scores = (found.scores[RETRIEVAL], found.scores[NAMES])
+        got = list(zip(*(each[row, there] for each in (*columns, *scores)), strict=True))
+        assert got == wanted
+        assert (found.weights[row, ~there] == 0).all()
+        seen += len(wanted)
+    assert seen > 100
+    assert np.isneginf(found.scores[SPARSE]).all()
+    changed = named[(pairs.labels != NO_LABEL) & (counts[pairs.labels] == 1)]
+    assert not np.array_equal(
+        changed, pairs.scores[NAMES][(pairs.labels != NO_LABEL) & (counts[pairs.labels] == 1)]
+    )
+
+
+def test_without_a_label_of_one_document_there_are_none(parts, counts, collected):
+    pairs, batches = collected
+    assert pairs_without_documents(pairs, batches, np.maximum(counts, 2), parts) is None
+
+
+def test_a_dev_split_without_unseen_labels_teaches_what_names_are_worth_to_them(
+    parts, counts, collected
+):
+    """Else what `sparse` can't score counts as what it scores lowest."""
+    pairs, batches = collected
+    seen = np.maximum(counts, 1)
+    members = (NAMES, SPARSE)
+    calibrations = {name: fit_calibration(*pairs.of(name)) for name in members}
+    unseen = pairs_without_documents(pairs, batches, seen, parts)
+    with_them = fit_blend(pairs, members, calibrations, seen, unseen=unseen)
+    without = fit_blend(pairs, members, calibrations, seen)
+
+    def log_loss(blend):
+        """The loss of pairs that have lost their documents, in nats."""
+        known = np.maximum(
+            log_odds_of(calibrations[NAMES], unseen.scores[NAMES]), blend.floors[NAMES]
+        )
+        total = blend.intercepts[0] + blend.weights[NAMES][0] * known
+        total += blend.weights[SPARSE][0] * blend.floors[SPARSE]
+        is_used = (unseen.weights > 0) & (unseen.scores[NAMES] > -np.inf)
+        return (unseen.weights * np.logaddexp(0, np.where(unseen.is_true, -total, total)))[
+            is_used
+        ].sum()
+
+    assert log_loss(with_them) < log_loss(without)

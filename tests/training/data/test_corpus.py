@@ -81,32 +81,25 @@ XC_LABELS = json_lines(
 BOM = b"\xef\xbb\xbf"
 SAME_CORPUS = {
     "repository, compressed": {
-        "trn__json__gz": json_lines(indexed(EXPECTED)),
-        "lbl__json__gz": XC_LABELS,
+        "trn__json__gz": json_lines(indexed(EXPECTED)), "lbl__json__gz": XC_LABELS,
     },
     "repository, plain": {"trn__json": json_lines(indexed(EXPECTED)), "lbl__json": XC_LABELS},
     "json lines": {"train__jsonl": json_lines(DOCUMENTS), "labels__jsonl": json_lines(LABELS)},
     "json lines, labels in csv": {
-        "train__jsonl__gz": json_lines(DOCUMENTS),
-        "labels__csv__gz": csv_lines(LABELS),
+        "train__jsonl__gz": json_lines(DOCUMENTS), "labels__csv__gz": csv_lines(LABELS),
     },
     "csv": {"train__csv": csv_lines(DOCUMENTS), "labels__csv": csv_lines(LABELS)},
     "csv, labels in json lines": {
-        "train__csv__gz": csv_lines(DOCUMENTS),
-        "labels__jsonl__gz": json_lines(LABELS),
+        "train__csv__gz": csv_lines(DOCUMENTS), "labels__jsonl__gz": json_lines(LABELS),
     },
     "byte order marks": {
-        "train__csv": BOM + csv_lines(DOCUMENTS),
-        "labels__jsonl": BOM + json_lines(LABELS),
+        "train__csv": BOM + csv_lines(DOCUMENTS), "labels__jsonl": BOM + json_lines(LABELS),
     },
     "carriage returns and blank lines": {
         "train__jsonl": json_lines(DOCUMENTS).replace(b"\n", b"\r\n\r\n"),
         "labels__jsonl": json_lines(LABELS),
     },
-}
-
-
-# What is read.
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("files", SAME_CORPUS.values(), ids=SAME_CORPUS)
@@ -160,18 +153,12 @@ def test_label_matrix_is_that_of_a_naive_loop(tmp_path, label_lists):
     assert (dataset.catalogue.training_counts == matrix.sum(axis=0)).all()
 
 
-# The fingerprint.
-
-
 def test_fingerprint_is_the_hash_of_names_and_hashes(tmp_path):
     files = {"train.jsonl": json_lines(DOCUMENTS), "labels.jsonl": json_lines(LABELS)}
     write(tmp_path, README__md=b"not data", **{k.replace(".", "__"): v for k, v in files.items()})
     lines = [f"{name}\n{hashlib.sha256(files[name]).hexdigest()}\n" for name in sorted(files)]
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert open_dataset(tmp_path).fingerprint == expected
-
-
-# Lines that can't be used.
 
 
 DEEP = b"[" * 100_000
@@ -212,9 +199,6 @@ def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     assert "the labels are those of labels.jsonl" in message
 
 
-# Skipping them.
-
-
 @pytest.fixture
 def half_bad(tmp_path):
     """Good and bad lines in turn."""
@@ -229,9 +213,6 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
     assert documents(dataset) == EXPECTED
     assert (scan.num_skipped, len(scan.problems), scan.labels.shape) == (3, 2, (3, 3))
     assert scan.problems[0] == "train.jsonl, line 1: 1 (int); expected one JSON object a line"
-
-
-# Files and folders that can't be used.
 
 
 def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
@@ -293,9 +274,6 @@ def test_a_full_text_that_memory_could_not_hold_is_not_read(tmp_path, monkeypatc
     (tmp_path / "train" / "1.key").write_text("a")
     with pytest.raises(DataError, match=r"1\.txt has 18 bytes; expected at most 10"):
         open_dataset(tmp_path).split("train").scan()
-
-
-# What it costs.
 
 
 @pytest.mark.slow

@@ -39,9 +39,6 @@ def refusal(folder: Path, split: str = "train", **options: bool) -> str:
     return str(caught.value).replace(str(folder), "corpus")
 
 
-# Encodings.
-
-
 @pytest.mark.parametrize("name", ["train__csv", "train__jsonl"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_utf_16_is_read(encoding, name, tmp_path):
@@ -57,12 +54,6 @@ def test_another_encoding_is_refused_with_what_to_do(name, said, tmp_path):
     content = (CSV if "csv" in name else JSONL).encode("cp1252")
     message = refusal(corpus(tmp_path, **{name: content}, labels__csv="id,name\na,a\nb,b\n"))
     assert f"{said}save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it" in message
-
-
-# Delimiters and columns.
-
-
-# Label cells.
 
 
 def test_semicolons_in_names_of_the_label_file_do_not_split(tmp_path):
@@ -107,9 +98,6 @@ def test_blanks_at_the_ends_of_labels_are_named(tmp_path, caplog, monkeypatch):
     assert caplog.text.count("labels holds ' a', which is read and answered as 'a'") == 1
 
 
-# JSON lines that are none.
-
-
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_cut_line_is_refused_at_its_end(end, tmp_path):
     message = refusal(
@@ -136,12 +124,6 @@ def test_json_that_is_no_json_lines_is_refused_with_what_to_do(content, said, sk
     assert message.startswith(f"corpus/train.jsonl, line 1: begins {said}")
     assert "json.dumps(" in message
     assert ("python3 -c" in message) == ("array" in said)
-
-
-# Labels as Python writes lists, NUL, and files that are none of their name.
-
-
-# Labels of other splits.
 
 
 def split_corpus(folder: Path, **files: str) -> Path:

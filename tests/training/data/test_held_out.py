@@ -32,18 +32,12 @@ def documents(count: int) -> list[dict[str, Any]]:
     ]
 
 
-# ---- which documents ----
-
-
 @given(TEXTS, SHARES, st.integers(0, 20))
 def test_equal_texts_are_on_one_side_and_neither_bound_is_exceeded(texts, share, most):
     chosen = held_out_rows(texts, share, most).tolist()
     held_out = {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}
     assert chosen == [text in held_out for text in texts]
     assert sum(chosen) <= min(share * len(texts), most)
-
-
-# ---- the view ----
 
 
 def test_the_parts_have_all_documents_once_in_their_order(tmp_path):

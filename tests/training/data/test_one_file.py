@@ -110,9 +110,6 @@ def test_the_fingerprint_knows_options_and_division(tmp_path):
     assert len({plain, divided, named}) == 3
 
 
-# A delimiter that no one named.
-
-
 def csv_of(folder: Path, cells: list[str]) -> Path:
     rows = (f'text {row},"{cell}"\n' for row, cell in enumerate(cells))
     path = folder / "train.csv"
@@ -139,13 +136,9 @@ def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
 
 TAGS = [f"tag-{number}" for number in range(30)]
 WRITTEN = {
-    "a b": ("{}", " ", " "),
-    "a/b": ("{}", "/", "/"),
-    "a / b": ("{}", " / ", "/"),
-    "a#b": ("{}", "#", "#"),
-    "#a #b": ("#{}", " ", "#"),
-    "#a#b": ("#{}", "", "#"),
-}
+    "a b": ("{}", " ", " "), "a/b": ("{}", "/", "/"), "a / b": ("{}", " / ", "/"),
+    "a#b": ("{}", "#", "#"), "#a #b": ("#{}", " ", "#"), "#a#b": ("#{}", "", "#"),
+}  # fmt: skip
 """How a tag is written, what stands between tags, and the delimiter."""
 
 
@@ -217,12 +210,6 @@ def test_a_delimiter_may_begin_and_end_a_cell(cell, tmp_path):
     path = csv_of(tmp_path, [cell])
     labels = open_dataset(path, CorpusOptions(label_delimiter="|")).labels
     assert [label.name for label in labels] == ["a", "b"]
-
-
-# What is recognised is said.
-
-
-# In a folder.
 
 
 def test_a_uri_is_named_as_one():

@@ -18,13 +18,10 @@ from longtail.training.data.dataset import Dataset, open_dataset
 FISH, OIL, TAX = "http://v.example/fish", "http://v.example/oil", "http://v.example/tax"
 URIS = (FISH, OIL, TAX)
 DOCUMENTS = [
-    ("d1", "Grüße an die Fische", (FISH,)),
-    ("d2", "oil, and olives; both", (OIL, TAX)),
-    ("d3", 'a "quoted" text', (TAX,)),
-    ("d4", "fish in oil", (FISH, OIL)),
-    ("d5", "nothing of this", ()),
-    ("d6", "Καλημέρα", (FISH, OIL, TAX)),
-]
+    ("d1", "Grüße an die Fische", (FISH,)), ("d2", "oil, and olives; both", (OIL, TAX)),
+    ("d3", 'a "quoted" text', (TAX,)), ("d4", "fish in oil", (FISH, OIL)),
+    ("d5", "nothing of this", ()), ("d6", "Καλημέρα", (FISH, OIL, TAX)),
+]  # fmt: skip
 EXPECTED = [(text, labels) for _, text, labels in DOCUMENTS]
 LABELS = "".join(json.dumps({"id": uri, "name": uri[-3:]}) + "\n" for uri in URIS)
 

@@ -1,10 +1,6 @@
 """Documents of the demo in memory, and estimators that were fitted on them once."""
 
-import gzip
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +8,12 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from longtail.training.estimators.classifier import LongtailClassifier
+from tests.conftest import read_lines
 
 NUM_TRAINING = 220
 NUM_TEST = 40
 NUM_CHARACTERS = 300
-DEMO_DATA = Path(__file__).parents[3] / "training" / "demo_data"
 SPARSE = {"scorers": ["sparse"]}
-
-
-def read_lines(name: str) -> list[dict[str, Any]]:
-    with gzip.open(DEMO_DATA / name, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 @dataclass(frozen=True)

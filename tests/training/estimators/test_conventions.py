@@ -11,17 +11,11 @@ from longtail.training.estimators.classifier import LongtailClassifier
 ROOT = Path(__file__).parents[3]
 
 APPLYING = (
-    "check_do_not_raise_errors_in_init_or_set_params",
-    "check_estimator_cloneable",
-    "check_estimator_repr",
-    "check_estimator_tags_renamed",
-    "check_get_params_invariance",
-    "check_mixin_order",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_set_params",
-    "check_valid_tag_types",
-)
+    "check_do_not_raise_errors_in_init_or_set_params", "check_estimator_cloneable",
+    "check_estimator_repr", "check_estimator_tags_renamed", "check_get_params_invariance",
+    "check_mixin_order", "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible", "check_set_params", "check_valid_tag_types",
+)  # fmt: skip
 """Checks that read no data; scikit-learn itself runs none where the input is text."""
 
 

@@ -1,18 +1,20 @@
 """Evaluation by subset, its tables and its JSON."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.metrics import join_truth
-from longtail.models.ranking.top_k import Ranking
-from longtail.training.evaluation.by_frequency import (
-    SHOT_GROUPS,
-    evaluate,
-    label_subsets,
-    measure,
-)
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import join_truth, measure_hierarchical
+from longtail.models.processor import FLAGS
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.training.evaluation.by_frequency import SHOT_GROUPS, evaluate, label_subsets, measure
+from longtail.training.evaluation.plots import draw_by_frequency, write_figure
+from longtail.training.evaluation.record import make_record
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
 
@@ -121,3 +123,80 @@ def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ra
 def test_a_ranking_that_cannot_be_measured_is_named(ranking, ks, words):
     with pytest.raises(DataError, match=words):
         evaluate({"mine": ranking}, TRUTH, COUNTS, 6000, ks=ks)
+
+
+BROADER = {1: {0}, 2: {0}, 3: {1, 2}, 5: {4}}
+NUM_LABELS = 7
+
+
+def closed(labels) -> set[int]:
+    found = set(labels)
+    while more := {above for label in found for above in BROADER.get(label, ())} - found:
+        found |= more
+    return found
+
+
+@pytest.fixture(scope="module")
+def ancestors():
+    labels = (
+        Label(f"{row}", "x", broader=tuple(map(str, BROADER.get(row, ()))))
+        for row in range(NUM_LABELS)
+    )
+    return LabelHierarchy(LabelCatalogue(labels)).ancestors()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_values_are_those_of_the_paper(ancestors, seed):
+    random = np.random.default_rng(seed)
+    truth = (random.random((20, NUM_LABELS)) < 0.3).astype(np.float32)
+    labels = np.array([random.permutation(NUM_LABELS)[:3] for _ in range(20)])
+    labels[random.random(labels.shape) < 0.2] = NO_LABEL
+    ranking = Ranking(labels, np.zeros(labels.shape, np.float32))
+    found = measure_hierarchical({"x": ranking}, csr_array(truth), ancestors, (1, 3))["x"]
+    for k in (1, 3):
+        pairs = [
+            (closed(x for x in top[:k] if x != NO_LABEL), closed(np.flatnonzero(row).tolist()))
+            for top, row in zip(labels.tolist(), truth, strict=True)
+        ]
+        common = sum(len(p & t) for p, t in pairs)
+        assert found[f"hP@{k}"] == pytest.approx(common / sum(len(p) for p, _ in pairs))
+        assert found[f"hR@{k}"] == pytest.approx(common / sum(len(t) for _, t in pairs))
+
+
+def test_nothing_predicted_and_nothing_true_are_0(ancestors):
+    empty = csr_array((1, NUM_LABELS), dtype=np.float32)
+    ranking = Ranking(np.array([[NO_LABEL]]), np.full((1, 1), -np.inf, np.float32))
+    found = measure_hierarchical({"x": ranking}, empty, ancestors, (1,))
+    assert found == {"x": {"hP@1": 0.0, "hR@1": 0.0}}
+
+
+PLOTTED_COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
+PLOTTED_TRUTH = csr_array((np.random.default_rng(1).random((30, 70)) < 0.1).astype(np.float32))
+
+
+def plotted(seed: int, num_documents: int = 30) -> Ranking:
+    scores = np.random.default_rng(seed).random((num_documents, 70)).astype(np.float32)
+    return top_of_scores(scores + PLOTTED_TRUTH.toarray()[:num_documents], 10)
+
+
+@pytest.fixture
+def figure():
+    return draw_by_frequency(
+        {"retrieval": plotted(1), "sparse": plotted(2)}, PLOTTED_TRUTH, PLOTTED_COUNTS
+    )
+
+
+@pytest.mark.parametrize(("name", "magic"), [("f.png", b"\x89PNG"), ("f.svg", b"<?xml")])
+def test_figures_are_written_as_png_and_svg(figure, tmp_path, name, magic):
+    write_figure(figure, tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_a_record_says_what_measured_when_and_where(tmp_path):
+    record = make_record({"P@1": 0.5}, seeds=range(2), command="longtail evaluate x")
+    assert list(record) == ["command", "commit", "date", "processor", "seeds", "figures"]
+    assert record["command"] == "longtail evaluate x"
+    assert date.fromisoformat(record["date"])
+    assert record["processor"]["cores"] >= 1
+    assert set(record["processor"]["flags"]) <= set(FLAGS)
+    assert (record["seeds"], record["figures"]) == ([0, 1], {"P@1": 0.5})

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.promises import Promise
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.fitted.familiar_range import cut, fit_short_texts
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.fitted.promises import (
     BAND_STARTS,
@@ -19,6 +26,7 @@ from longtail.training.fitted.promises import (
     fit_promise,
     safe_thresholds,
 )
+from tests.closeness import assert_all_close
 
 COUNTS = np.repeat([0, 1, 5, 40, 400], [30, 30, 60, 60, 60]).astype(np.int64)
 NUM_ANSWERED = 6
@@ -45,7 +53,7 @@ def documents_of(
 
 
 @pytest.mark.parametrize(("level", "least_made"), [(0.8, 4.0), (0.9, 1.5)])
-def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_made: float) -> None:
+def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level, least_made):
     rng = np.random.default_rng(5)
     others, shares = documents_of(rng, 3000)
     bands = np.searchsorted(BAND_STARTS, COUNTS[others.labels], side="right") - 1
@@ -61,7 +69,7 @@ def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_mad
     assert np.mean(num_made) >= least_made
 
 
-def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> None:
+def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none():
     documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
     own = dict.fromkeys(range(0, len(COUNTS), 7), 0.5)
     promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9, label_thresholds=own)
@@ -87,7 +95,7 @@ def share_of_best_place(documents: AnsweredDocuments, error: float) -> float:
     return error * (1 - math.exp(-mean)) / mean
 
 
-def test_all_bands_together_keep_promises_that_no_band_supports() -> None:
+def test_all_bands_together_keep_promises_that_no_band_supports():
     rng = np.random.default_rng(8)
     others, shares = documents_of(rng, 3000)
     is_kept, num_in_bands, num_of_whole = [], 0, 0
@@ -103,7 +111,7 @@ def test_all_bands_together_keep_promises_that_no_band_supports() -> None:
     assert len(is_kept) > 60 and np.mean(is_kept) >= 0.9
 
 
-def test_a_rule_of_the_whole_has_all_of_the_error_by_exact_binomial_tails() -> None:
+def test_a_rule_of_the_whole_has_all_of_the_error_by_exact_binomial_tails():
     documents, _ = documents_of(np.random.default_rng(9), 400)
     (band,) = fit_promise(documents, "sparse", "precision", 0.8, 0.9, WHOLE).bands
     is_best = documents.probabilities[:, 0] >= band.thresholds[0]
@@ -115,7 +123,7 @@ def test_a_rule_of_the_whole_has_all_of_the_error_by_exact_binomial_tails() -> N
 
 
 @pytest.mark.parametrize("starts", [BAND_STARTS, WHOLE])
-def test_a_refusal_names_the_highest_level_that_can_be_promised_and_it_is_kept(starts) -> None:
+def test_a_refusal_names_the_highest_level_that_can_be_promised_and_it_is_kept(starts):
     rng = np.random.default_rng(10)
     others, shares = documents_of(rng, 3000)
     numbers = np.searchsorted(starts, COUNTS[others.labels], side="right") - 1
@@ -136,7 +144,7 @@ def test_a_refusal_names_the_highest_level_that_can_be_promised_and_it_is_kept(s
     assert len(is_kept) > 15 and np.mean(is_kept) >= 0.9
 
 
-def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels() -> None:
+def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels():
     level, error = 0.7, 0.06
     rng = np.random.default_rng(2)
     shares = rng.random(300)
@@ -151,7 +159,7 @@ def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels() -> None:
     assert safe_thresholds(shares, np.zeros(300, dtype=np.bool_), level, error) == []
 
 
-def test_the_mean_over_bets_is_a_p_value_where_the_mean_gain_is_0() -> None:
+def test_the_mean_over_bets_is_a_p_value_where_the_mean_gain_is_0():
     rng = np.random.default_rng(3)
     found = [bet_p_value(rng.choice([0.2, -0.8], 80, p=[0.8, 0.2]), 0.8) for _ in range(2000)]
     for error in (0.01, 0.05, 0.1, 0.3):
@@ -159,7 +167,7 @@ def test_the_mean_over_bets_is_a_p_value_where_the_mean_gain_is_0() -> None:
     assert bet_p_value(np.full(80, 0.2), 0.8) < 1e-5
 
 
-def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() -> None:
+def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many():
     rng = np.random.default_rng(4)
     others, _ = documents_of(rng, 6000)
     kept = []
@@ -180,3 +188,77 @@ def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() 
     (band,) = fit_promise(lacking, "sparse", "recall", 0.9, 0.9, band_starts=[0]).bands
     assert band.thresholds == ()
     assert "too few" in band.refusal
+
+
+NUM_TEXTS, NUM_LABELS = 400, 12
+LINE = Calibration(knots=(0.0,), slopes=(2.0, 2.0), intercept=-1.0)
+
+
+class Words(TextBatch):
+    """Texts of which all words are known."""
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    @property
+    def word_counts(self):
+        words = np.array([len(text.split()) for text in self.texts])
+        return np.column_stack([words, words])
+
+
+class Exaggerating(Predictor):
+    """Gives log-odds that are right in documents; in short texts 3 times those, and 1 too high."""
+
+    def __init__(self, log_odds):
+        self.parts = SimpleNamespace(calibrations={"sparse": LINE})
+        self.scorers = SimpleNamespace(names=("sparse",), score_by_all=self.score_by_all)
+        self.catalogue = LabelCatalogue([Label(str(i), str(i)) for i in range(NUM_LABELS)])
+        self._scores = ((3 * log_odds + 1 + 1) / 2).astype(np.float32)
+
+    def read(self, texts):
+        return Words(texts)
+
+    def rank(self, batch, options):
+        order = np.argsort(-self._scores, axis=1, kind="stable")[:, : options.k].astype(np.int64)
+        return Ranking(order, np.take_along_axis(self._scores, order, axis=1))
+
+    def score_by_all(self, batch, labels):
+        there = np.take_along_axis(self._scores, np.maximum(labels, 0), axis=1)
+        return {"sparse": np.where(labels >= 0, there, -np.inf).astype(np.float32)}
+
+
+@pytest.fixture
+def drawn():
+    rng = np.random.default_rng(3)
+    log_odds = rng.normal(-1, 1.5, (NUM_TEXTS, NUM_LABELS))
+    is_true = rng.random(log_odds.shape) < expit(log_odds)
+    return log_odds, csr_array(is_true.astype(np.float32))
+
+
+def test_the_line_is_found_that_makes_probabilities_right(drawn):
+    log_odds, truth = drawn
+    texts = ["word " * 40] * NUM_TEXTS
+    found = fit_short_texts(Exaggerating(log_odds), texts, truth, least_known_words=12)["sparse"]
+    assert found.known_words == (2, 4, 8, 12)
+    assert_all_close(found.factors[:3], 1 / 3, rtol=0.1)
+    np.testing.assert_allclose(found.shifts[:3], -1 / 3, atol=0.1)
+
+
+def test_where_documents_are_short_or_teach_too_little_nothing_changes(drawn):
+    log_odds, truth = drawn
+    model, texts = Exaggerating(log_odds), ["word " * 40] * NUM_TEXTS
+    assert fit_short_texts(model, texts, truth, least_known_words=2) == {}
+    assert (
+        fit_short_texts(
+            model, texts, csr_array(truth.shape, dtype=np.float32), least_known_words=12
+        )
+        == {}
+    )
+
+
+def test_pieces_are_the_first_words_or_any_neighbours_and_whole_where_there_are_no_more():
+    text = "one  two,\nthree four five six seven"
+    first, anywhere, whole = cut([text, text, "a b"], 3)
+    assert first == "one  two,\nthree"
+    assert anywhere in text
+    assert (len(anywhere.split()), whole) == (3, "a b")

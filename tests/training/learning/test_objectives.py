@@ -14,15 +14,10 @@ from longtail.training.learning.sampling import Pairs
 L, DIM, BATCH = 30, 4, 6
 COUNTS = np.arange(1, L + 1)
 DISTRIBUTIONS = [
-    {"kind": "uniform"},
-    {"kind": "uniform_subset"},
-    {"kind": "frequency", "exponent": 0.5},
-    {"kind": "within_batch"},
-    {"kind": "all"},
-    {"kind": "hard"},
-    {"kind": "softmax"},
+    {"kind": "uniform"}, {"kind": "uniform_subset"}, {"kind": "frequency", "exponent": 0.5},
+    {"kind": "within_batch"}, {"kind": "all"}, {"kind": "hard"}, {"kind": "softmax"},
     {"kind": "tree"},
-]
+]  # fmt: skip
 DRAWN = [q for q in DISTRIBUTIONS if q["kind"] not in {"within_batch", "all"}]
 WEIGHTS = ["constant", "importance", "relative", "tail", "equalised", "adaptive"]
 

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.learning import distributions
+from longtail.training.learning import distributions, document_distributions
 from longtail.training.learning.distributions import (
+    AliasTable,
     AllLabels,
     Frequency,
     Shared,
@@ -23,6 +27,8 @@ from longtail.training.learning.document_distributions import (
     PartlyUniform,
     SoftmaxNegatives,
     TreeNegatives,
+    cumulative_sums,
+    draw_with_replacement,
 )
 from longtail.training.learning.sampling import Negatives, Pairs
 from tests.closeness import assert_all_close
@@ -207,3 +213,80 @@ def test_subsets_of_rows_that_draw_again_are_equally_likely(monkeypatch, num_lab
     assert ordered.min() == 2
     counts = torch.bincount(found.flatten(), minlength=num_labels)[2:]
     assert chisquare(counts).pvalue > 1e-4
+
+
+def implied(table: AliasTable) -> np.ndarray:
+    keep = table.keep.double().numpy()
+    shares = keep.copy()
+    np.add.at(shares, table.other.numpy(), 1 - keep)
+    return shares / len(keep)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any))
+@example([0, 15, 14, 349, 350, 343])  # two labels need what two can give, but for a bit
+def test_the_cells_hold_exactly_the_probabilities(weights):
+    weights = np.array(weights, dtype=np.float64)
+    table = AliasTable.of(weights, "cpu")
+    np.testing.assert_allclose(implied(table), weights / weights.sum(), atol=1e-7)
+
+
+def test_draws_follow_the_probabilities_and_never_have_none():
+    weights = np.array([5.0, 0.0, 1.0, 3.0, 0.5])
+    table = AliasTable.of(weights, "cpu")
+    drawn = table.sample(20_000, torch.Generator().manual_seed(1))
+    counts = np.bincount(drawn.numpy(), minlength=5)
+    assert counts[1] == 0
+    kept = weights > 0
+    assert chisquare(counts[kept], 20_000 * weights[kept] / weights.sum()).pvalue > 0.01
+
+
+class AsOnGpu(TorchDispatchMode):
+    """Raises where a GPU would, as the documentation of `use_deterministic_algorithms` lists."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name == "multinomial" or (name == "cumsum" and args[0].is_floating_point()):
+            raise RuntimeError(f"{name}_cuda does not have a deterministic implementation")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    monkeypatch.setattr(document_distributions, "_is_on_cpu", lambda values: False)
+    with AsOnGpu():
+        yield
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_the_stand_in_raises_where_a_gpu_does():
+    weights = torch.ones(2, 3)
+    with AsOnGpu():
+        with pytest.raises(RuntimeError, match="multinomial_cuda"):
+            draw_with_replacement(weights, 4, generator())
+        with pytest.raises(RuntimeError, match="cumsum_cuda"):
+            cumulative_sums(weights.double())
+
+
+def test_draws_on_a_gpu_follow_the_weights(on_gpu):
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 4.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0, 7.0]])
+    drawn = draw_with_replacement(weights, 20_000, generator())
+    for row, of_row in zip(drawn, weights, strict=True):
+        counts = torch.bincount(row, minlength=6)
+        assert not counts[of_row == 0].any()
+        is_drawn = of_row > 0
+        expected = of_row[is_drawn] / of_row.sum() * len(row)
+        assert chisquare(counts[is_drawn].numpy(), expected.double().numpy()).pvalue > 1e-4
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_in_deterministic_mode():
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0]]).cuda()
+    torch.use_deterministic_algorithms(True)
+    try:
+        drawn = draw_with_replacement(weights, 1000, torch.Generator("cuda").manual_seed(0))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert set(drawn.flatten().tolist()) == {1, 3}

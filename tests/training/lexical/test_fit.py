@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +10,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.lexical.matcher import (
-    FEATURES,
-    NUM_KINDS,
-    FindHistory,
-    Matches,
-    NameMatcher,
-)
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
@@ -65,13 +58,13 @@ def matched(texts: list[str]) -> Matches:
 
 
 @pytest.fixture(autouse=True)
-def few_trees(monkeypatch) -> None:
+def few_trees(monkeypatch):
     monkeypatch.setattr(module, "_NUM_TREES", 20)
     monkeypatch.setattr(module, "_LEAST_IN_A_LEAF", 5)
 
 
 @pytest.fixture
-def learned(monkeypatch) -> Callable[..., list[np.ndarray]]:
+def learned(monkeypatch):
     """Fits, and returns the rows that the classifier learns from, and their truth."""
 
     def fit(texts: list[str], truth: csr_array) -> list[np.ndarray]:
@@ -87,9 +80,6 @@ def learned(monkeypatch) -> Callable[..., list[np.ndarray]]:
         return seen
 
     return fit
-
-
-# ---- what is learned ----
 
 
 def test_right_finds_are_told_from_wrong_ones():
@@ -179,9 +169,6 @@ def same(first: NameModel | None, second: NameModel | None) -> bool:
     return is_same and kind.texts(first) == kind.texts(second)
 
 
-# ---- codes ----
-
-
 def coded(texts: list[str], truth: csr_array) -> NameModel:
     labels = [replace(x, id=f"N{50 + i}.{i}7") for i, x in enumerate(catalogue_of(NAMES))]
     return fit_name_model(lambda: texts, truth, LabelCatalogue(labels), seed=0)
@@ -211,9 +198,6 @@ def test_what_training_texts_say_of_codes_is_learned(is_right):
     assert (scores[1, 3] > 0) == is_right
 
 
-# ---- nothing to learn ----
-
-
 def test_where_names_are_never_wrong_whole_names_come_first():
     texts, truth = corpus(100)
     model = fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32)))
@@ -223,9 +207,6 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     is_whole = matches.seen[:, 1] > 0.999
     assert 0 < is_whole.sum() < len(is_whole)
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
-
-
-# ---- counts of words ----
 
 
 def test_documents_are_counted_once_for_each_word_and_pair():

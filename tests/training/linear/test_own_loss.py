@@ -1,6 +1,5 @@
 """A new loss is one class: registered, then named in a configuration, refused, trained with."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ ABOVE = {"kind": "mean_above"}
 
 
 @pytest.fixture(autouse=True)
-def losses() -> Iterator[list[type]]:
+def losses():
     """Two losses of another package."""
 
     @register

@@ -1,12 +1,25 @@
 """Which documents a step learns from: each once an epoch, within bounds, the same when resumed."""
 
+from __future__ import annotations
+
 from itertools import chain
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.stats import chisquare
 
-from longtail.training.neural.batching import BatchPlan
+from longtail.models.encoders.pretrained import load_tokenizer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.neural.batching import BatchPlan, LabelSubsets, hard_negatives
+from longtail.training.neural.model import KEYWORD_DROPOUT
+from longtail.training.pipeline.dense import read_training_texts
+from longtail.training.pipeline.encoder_start import start_dense
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
 
@@ -67,3 +80,118 @@ def test_a_token_bound_takes_documents_of_like_length_and_less_padding():
     assert waste[0] > 0.5 and waste[1] < 0.03
     shortest_first = [int(lengths[rows].max()) for rows in sorted_.epoch(0)]
     assert shortest_first != sorted(shortest_first)
+
+
+NO_HARD = np.empty((2, 0), dtype=np.int64)
+
+
+def truth_of(positives: list[list[int]], num_labels: int) -> csr_array:
+    dense = np.zeros((len(positives), num_labels), dtype=np.float32)
+    for row, labels in enumerate(positives):
+        dense[row, labels] = 1
+    return csr_array(dense)
+
+
+def draw(
+    positives: list[list[int]], hard: list[list[int]], size: int, *, num_labels=30, seed=0
+) -> list[int]:
+    hard_array = np.array(hard, dtype=np.int64).reshape(len(positives), -1)
+    subsets = LabelSubsets(truth_of(positives, num_labels), hard_array, size)
+    rows = np.arange(len(positives))
+    return subsets.draw(rows, np.random.default_rng(seed)).tolist()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 29), max_size=6), min_size=1, max_size=5),
+    st.integers(1, 40),
+    st.integers(0, 9),
+)
+def test_a_subset_holds_all_positives_once_in_rising_order_and_has_its_size(positives, size, seed):
+    drawn = draw(positives, [[] for _ in positives], size, seed=seed)
+    wanted = {label for labels in positives for label in labels}
+    assert wanted <= set(drawn)
+    assert drawn == sorted(set(drawn))
+    assert len(drawn) == max(min(size, 30), len(wanted))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hard_negatives_come_by_rank_before_uniform_draws(seed):
+    hard = [[11, 12], [13, 14]]
+    assert set(draw([[1], [2]], hard, size=4, seed=seed)) == {1, 2, 11, 13}
+    drawn = set(draw([[1], [2]], hard, size=5, seed=seed))
+    assert {1, 2, 11, 13} < drawn
+    assert drawn & {12, 14}
+
+
+def test_random_fill_is_uniform_over_the_labels_that_are_left():
+    rng = np.random.default_rng(12)
+    subsets = LabelSubsets(truth_of([[0], [1]], 20), NO_HARD, 7)
+    counts = np.zeros(20)
+    for _ in range(2000):
+        counts[subsets.draw(np.arange(2), rng)] += 1
+    assert counts[:2].tolist() == [2000, 2000]
+    # Draws without replacement vary less than the test assumes, so it is on the safe side.
+    assert chisquare(counts[2:]).pvalue > 0.01
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 6))
+def test_hard_negatives_equal_a_loop(seed, count):
+    rng = np.random.default_rng(seed)
+    ranked = np.array([rng.permutation(8) for _ in range(4)])
+    ranked[:, 6:] = NO_LABEL
+    truth = csr_array((rng.random((4, 8)) < 0.3).astype(np.float32))
+    expected = []
+    for row, carried in zip(ranked.tolist(), truth.toarray(), strict=True):
+        wrong = [label for label in row if label != NO_LABEL and not carried[label]][:count]
+        expected.append(wrong + [NO_LABEL] * (count - len(wrong)))
+    assert hard_negatives(ranked, truth, count).tolist() == expected
+
+
+LABELS = np.arange(4, 30)
+
+
+@pytest.fixture
+def read(tiny_corpus, tiny_encoder):
+    """Returns the training texts of labels that all have the keyword `fishery`."""
+    config = TrainingConfig.model_validate({
+        "encoder": str(tiny_encoder), "document_max_tokens": 24, "retrieval": {"epochs": 1},
+    })  # fmt: skip
+    dataset = open_dataset(tiny_corpus)
+    truth = dataset.split("train").scan().labels
+    catalogue = dataset.catalogue
+    catalogue = catalogue.replaced(
+        pseudo_description=[f"{label.name}. fishery" for label in catalogue]
+    )
+    start, documents = start_dense(config, truth), dataset.split("train").texts()
+    return read_training_texts(start, config, documents, catalogue, truth), catalogue
+
+
+def rows_of(batch) -> list[list[int]]:
+    return [ids[mask > 0].tolist() for ids, mask in zip(batch.ids, batch.mask, strict=True)]
+
+
+def test_each_label_is_read_with_or_without_its_keywords(read, tiny_encoder):
+    texts, catalogue = read
+    tokenizer = load_tokenizer(tiny_encoder)
+
+    def ids_of(text: str) -> list[int]:
+        return tokenize_texts(tokenizer, [text], 64).ids.tolist()
+
+    num_bare, num_drawn = 0, 0
+    for seed in range(20):
+        rows = rows_of(texts.label_batch(LABELS, np.random.default_rng(seed), "cpu"))
+        for label, ids in zip(LABELS.tolist(), rows, strict=True):
+            bare, whole = ids_of(catalogue[label].name), ids_of(f"{catalogue[label].name}. fishery")
+            assert ids in (bare, whole)
+            num_bare += ids == bare
+            num_drawn += 1
+    share = KEYWORD_DROPOUT
+    assert abs(num_bare / num_drawn - share) < 4 * np.sqrt(share * (1 - share) / num_drawn)
+
+
+def test_the_same_draws_give_the_same_batch(read):
+    texts, _ = read
+    first, second, other = (
+        rows_of(texts.label_batch(LABELS, np.random.default_rng(seed), "cpu")) for seed in (7, 7, 8)
+    )
+    assert first == second != other

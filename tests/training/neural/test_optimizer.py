@@ -5,11 +5,7 @@ import pytest
 import torch
 
 from longtail.training.configuration.sections import ClassifierConfig
-from longtail.training.neural.model import (
-    begin_training,
-    checkpoint_gradients,
-    make_optimizer,
-)
+from longtail.training.neural.model import begin_training, checkpoint_gradients, make_optimizer
 
 CONFIG = ClassifierConfig(encoder_learning_rate=1e-3)
 

@@ -32,24 +32,17 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "uniform": {"distribution": {"kind": "uniform"}, "num_negatives": 5},
     "uniform_shared": {"distribution": {"kind": "uniform"}, "num_negatives": 40, "shared": True},
     "uniform_subset": {
-        "distribution": {"kind": "uniform_subset"},
-        "num_negatives": 40,
-        "shared": True,
+        "distribution": {"kind": "uniform_subset"}, "num_negatives": 40, "shared": True,
     },
     "frequency": {
-        "distribution": {"kind": "frequency", "exponent": 0.5},
-        "num_negatives": 40,
-        "shared": True,
+        "distribution": {"kind": "frequency", "exponent": 0.5}, "num_negatives": 40, "shared": True,
     },
     "within_batch": {"distribution": {"kind": "within_batch"}},
     "all": {"distribution": {"kind": "all"}},
     "hard": {"distribution": {"kind": "hard"}, "num_negatives": 5},
     "softmax": {"distribution": {"kind": "softmax"}, "num_negatives": 5},
-    "tree": {
-        "distribution": {"kind": "tree", "regulariser": 1.0},
-        "num_negatives": 5,
-    },
-}
+    "tree": {"distribution": {"kind": "tree", "regulariser": 1.0}, "num_negatives": 5},
+}  # fmt: skip
 MINING = {
     "negatives": {"distribution": {"kind": "uniform_subset"}, "num_negatives": 40, "shared": True},
     "loss": {"kind": "ordered", "form": "pairwise", "rank_weights": 3},
@@ -58,14 +51,10 @@ MINING = {
 
 def config_of(name: str, w: str = "importance", **others: Any) -> RetrievalConfig:
     content = {
-        "epochs": 4,
-        "batch_size": 16,
-        "encoder_learning_rate": 1e-2,
-        "pooler_learning_rate": 1e-1,
-        "label_subset_size": 1000,
-        "negatives": {**DISTRIBUTIONS[name], "weighting": w},
+        "epochs": 4, "batch_size": 16, "encoder_learning_rate": 1e-2, "pooler_learning_rate": 1e-1,
+        "label_subset_size": 1000, "negatives": {**DISTRIBUTIONS[name], "weighting": w},
         "loss": {"kind": "softmax"},
-    }
+    }  # fmt: skip
     return RetrievalConfig.model_validate(content | others)
 
 

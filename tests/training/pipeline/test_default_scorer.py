@@ -9,11 +9,7 @@ from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.pipeline.dev_split import (
-    DefaultScorer,
-    Lead,
-    choose_default,
-)
+from longtail.training.pipeline.dev_split import DefaultScorer, Lead, choose_default
 
 NUM_LABELS = 12
 CATALOGUE = LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=20) for i in range(NUM_LABELS))
@@ -29,13 +25,10 @@ def dev_of(num_documents: int, noise: dict[str, float], seed: int = 0) -> DevRan
         for name, some in noise.items()
     }
     pairs = ScoredPairs(
-        labels=np.tile(np.arange(NUM_LABELS), (num_documents, 1)),
-        is_true=truth,
-        is_best=np.ones(shape, dtype=bool),
-        weights=np.ones(shape, dtype=np.float32),
-        scores=scores,
+        labels=np.tile(np.arange(NUM_LABELS), (num_documents, 1)), is_true=truth,
+        is_best=np.ones(shape, dtype=bool), weights=np.ones(shape, dtype=np.float32), scores=scores,
         counts=np.zeros(shape, dtype=np.int64),
-    )
+    )  # fmt: skip
     return DevRanking.of(pairs, csr_array(truth.astype(np.float32)), CATALOGUE, 500)
 
 

@@ -153,14 +153,11 @@ def corpus(tmp_path_factory):
 def settings_for(encoder: Path, **changes: Any) -> TrainingConfig:
     stage = {"epochs": 1, "batch_size": 6}
     content = {
-        "encoder": str(encoder),
-        "scorers": ["retrieval", "classifier", "sparse"],
-        "document_max_tokens": 16,
-        "precision": "float32",
-        "descriptions": {"num_keywords": 2, "max_tokens": 8},
-        "classifier": stage,
+        "encoder": str(encoder), "scorers": ["retrieval", "classifier", "sparse"],
+        "document_max_tokens": 16, "precision": "float32",
+        "descriptions": {"num_keywords": 2, "max_tokens": 8}, "classifier": stage,
         "retrieval": stage | {"label_subset_size": 5, "hard_negatives": 1},
-    }
+    }  # fmt: skip
     return TrainingConfig.model_validate(content | changes)
 
 
@@ -175,9 +172,6 @@ def distance(found: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest distance of two vectors of a text, relative to the longest vector."""
     lengths = np.linalg.norm(expected, axis=1)
     return float((np.linalg.norm(found - expected, axis=1) / lengths.max()).max())
-
-
-# ---- every family ----
 
 
 @pytest.mark.parametrize(
@@ -273,9 +267,6 @@ def test_a_model_with_code_of_its_own_is_refused_and_its_code_not_run(train_in, 
         train_in(tmp_path, settings_for(folder), corpus)
 
 
-# ---- positions ----
-
-
 @pytest.mark.parametrize("name", sorted(set(WORKING) - {"t5", "xlnet"}))
 @pytest.mark.parametrize("padding_id", [0, 1])
 def test_an_encoder_reads_as_many_tokens_as_it_says_and_no_more(encoder_of, name, padding_id):
@@ -291,9 +282,6 @@ def test_an_encoder_reads_as_many_tokens_as_it_says_and_no_more(encoder_of, name
         .last_hidden_state.isfinite()
         .all()
     )
-
-
-# ---- tokenizers ----
 
 
 def test_a_folder_without_a_tokenizer_is_refused_before_anything_is_trained(

@@ -183,9 +183,6 @@ def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):
     assert found.lengths.tolist() == (plain.lengths + 2).tolist()
 
 
-# ---- languages ----
-
-
 @pytest.mark.parametrize("name", ["multilingual", "intfloat/multilingual-e5-small", "a clone"])
 def test_the_multilingual_encoder_of_the_hub_has_its_prefixes_under_all_of_its_names(
     name, tiny_encoder, tiny_content, tmp_path, monkeypatch

@@ -52,9 +52,6 @@ def dense(train_in, tiny_config, corpus, tmp_path_factory):
     return train_in(tmp_path_factory.mktemp("dense"), with_share(tiny_config), corpus)
 
 
-# ---- what needs no encoder ----
-
-
 def test_the_published_sparse_model_is_that_of_all_documents_to_the_bit(sparse, undivided):
     for name in ("sparse.safetensors", "sparse.json", "labels.jsonl"):
         assert sparse.bundle.manifest.files[name] == undivided.bundle.manifest.files[name]
@@ -85,9 +82,6 @@ def test_the_metrics_are_those_of_the_first_fit_on_the_held_out_documents(
     assert told == {name: dict(x.values) for name, x in found.scorers["sparse"].items()}
 
 
-# ---- killed ----
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_saved", [0, 1])
 def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
@@ -114,9 +108,6 @@ def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
     assert resumed.bundle.manifest.digest == sparse.bundle.manifest.digest
     assert {path.parent.name for path in again} == {"sparse-all"}
     assert len(saved) == num_saved and not set(saved) & set(again)
-
-
-# ---- with an encoder ----
 
 
 def test_dense_parts_know_the_labels_of_the_kept_documents_and_sparse_those_of_all(dense, corpus):

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -79,23 +78,15 @@ MOMENTS = {
     "tree fitted but not kept": ("longtail.training.label_tree.fit", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("longtail.training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": (
-        "longtail.training.pipeline.dev_split",
-        "write_json_durably",
-        1,
+        "longtail.training.pipeline.dev_split", "write_json_durably", 1,
     ),
-    "part fitted but not kept": (
-        "longtail.training.runtime.kept",
-        "write_lines_durably",
-        1,
-    ),
+    "part fitted but not kept": ("longtail.training.runtime.kept", "write_lines_durably", 1),
     "bundle half written": ("longtail.models.files.durable", "sync_tree", 1),
     "bundle not yet numbered": ("longtail.models.bundle.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": (
-        "longtail.models.bundle.registry",
-        "write_json_durably",
-        1,
+        "longtail.models.bundle.registry", "write_json_durably", 1,
     ),
-}
+}  # fmt: skip
 
 
 class Killer:
@@ -119,12 +110,12 @@ def places(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
+def environment():
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.fixture(scope="module")
-def killer(environment) -> Iterator[Killer]:
+def killer(environment):
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
     command = [sys.executable, "-c", KILLER]
     with subprocess.Popen(
@@ -135,12 +126,12 @@ def killer(environment) -> Iterator[Killer]:
 
 
 @pytest.fixture(scope="module")
-def arguments(tiny_corpus, tiny_config_file) -> list[str]:
+def arguments(tiny_corpus, tiny_config_file):
     return [str(tiny_corpus), "--config", str(tiny_config_file)]
 
 
 @pytest.fixture
-def copied_corpus(tiny_corpus, tmp_path) -> Path:
+def copied_corpus(tiny_corpus, tmp_path):
     return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
 
 
@@ -153,9 +144,6 @@ def changed(config: TrainingConfig, **sections: Any) -> TrainingConfig:
 
 def digest_of(trained) -> str:
     return trained.bundle.manifest.digest
-
-
-# ---- the same again ----
 
 
 def test_a_finished_run_started_again_publishes_no_second_version(
@@ -204,9 +192,6 @@ def test_names_that_one_part_of_the_documents_does_not_teach(
     assert bundle.manifest.scorers == Predictor.of_bundle(bundle).scorers.names == scorers
     assert set(bundle.manifest.metrics["dev"]) == set(scorers)
     assert len(calls) == failing  # what was not learned first is not tried again
-
-
-# ---- killed ----
 
 
 @pytest.mark.slow
@@ -260,9 +245,6 @@ def test_a_run_writes_down_its_losses_and_what_its_stages_took(trained):
     assert all(cost.is_done and cost.peak_rss_bytes > 0 for cost in costs.values())
 
 
-# ---- a folder of another run ----
-
-
 class ClaimedError(Exception):
     """A run has its folder; the tests need no more of it."""
 
@@ -294,9 +276,6 @@ def test_another_configuration_works_in_a_folder_of_its_own_and_resumes_there(
     other = folder_of(changed(tiny_config, seed=4), tiny_corpus)
     assert other.parent == work and "another run (its config differs)" in caplog.text
     assert folder_of(changed(tiny_config, seed=4), tiny_corpus) == other
-
-
-# ---- what is published ----
 
 
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
@@ -405,9 +384,6 @@ def test_other_negatives_are_published_with_their_correction(
         predictor.predict(["fish"], scorer="linear", correction="tree")
 
 
-# ---- the sparse model alone ----
-
-
 def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):
     name = "sparse.safetensors"
     files = trained_sparse.bundle.manifest.files
@@ -416,22 +392,6 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     on_dev = {"label_counts.json", "label_figures.json"}
     assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name} | on_dev | told
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
-
-
-# ---- small and broken corpora ----
-
-Write = Callable[[str, list[dict[str, Any]]], None]
-
-
-@pytest.fixture
-def write(tmp_path) -> Write:
-    (tmp_path / "corpus").mkdir()
-
-    def write_split(name: str, documents: list[dict[str, Any]]) -> None:
-        lines = "".join(json.dumps(document) + "\n" for document in documents)
-        (tmp_path / "corpus" / f"{name}.jsonl").write_text(lines)
-
-    return write_split
 
 
 def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(

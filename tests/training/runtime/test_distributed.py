@@ -204,9 +204,6 @@ def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path)
     assert all(torch.equal(flat(each), flat(whole[0])) for each in again)
 
 
-# ---- a run ----
-
-
 @pytest.mark.slow
 def test_two_processes_train_what_one_trains_in_two_parts(
     train_in, tiny_content, tiny_corpus, tmp_path

@@ -4,11 +4,7 @@ import json
 
 import pytest
 
-from longtail.training.runtime.run_log import (
-    ProgressLog,
-    progress_path,
-    read_progress,
-)
+from longtail.training.runtime.run_log import ProgressLog, progress_path, read_progress
 
 
 @pytest.fixture

@@ -12,10 +12,7 @@ from longtail.models.scorers.tfidf import TITLE, TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.sparse.descriptions import (
-    keywords_of_labels,
-    pseudo_descriptions,
-)
+from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.tfidf import fit_tfidf
 
@@ -23,10 +20,7 @@ TOKENS = ["apple", "bread", "cheese", "dates"]
 
 
 def model_of(
-    weights: list[list[float]],
-    labels: list[int],
-    tokens: list[str] = TOKENS,
-    max_ngram: int = 1,
+    weights: list[list[float]], labels: list[int], tokens: list[str] = TOKENS, max_ngram: int = 1
 ) -> SparseModel:
     return SparseModel.of_rows(
         TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), (), max_ngram),
@@ -38,9 +32,6 @@ def model_of(
 
 def named(*names: str) -> LabelCatalogue:
     return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
-
-
-# ---- by weight ----
 
 
 def naive_keywords(
@@ -63,9 +54,6 @@ def test_keywords_are_those_of_a_naive_loop(seed):
     assert found == [naive_keywords(row, tokens, config) for row in weights]
 
 
-# ---- of a fitted model ----
-
-
 def fit(folder, corpus, config):
     dataset = open_dataset(corpus)
     split = dataset.split("train")
@@ -86,9 +74,6 @@ def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
     weights = model.weights.toarray()
     for row, label in enumerate(model.labels.tolist()):
         assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, config)
-
-
-# ---- pseudo descriptions ----
 
 
 def described(label: Label, words: tuple[str, ...]) -> str:
@@ -114,9 +99,6 @@ def test_a_pseudo_description_is_name_description_and_keywords(description, word
 def test_the_keywords_of_a_pseudo_description_are_found_in_it(name, description, words):
     text = described(Label("1", name, description), words)
     assert keyword_part(Label("1", name, description, text)) == " ".join(words)
-
-
-# ---- from the configuration to the bundle ----
 
 
 def test_the_options_of_a_run_decide_what_its_bundle_describes(

@@ -10,13 +10,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TITLE
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse import fit as sparse
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.svm import SvmProblem
 from longtail.training.sparse.tfidf import fit_tfidf
-from longtail.training.sparse.word_rule import WordRule
+from longtail.training.sparse.word_rule import WordRule, read_excluded_words
 
 CONFIG = SparseConfig()
 
@@ -183,3 +184,77 @@ def test_a_form_has_none_of_the_excluded_words():
     tfidf, _ = fit_tfidf(texts, config.model_copy(update={"min_document_count": 1}), rule,
                          languages=["de"])  # fmt: skip
     assert "müllers" in tfidf.tokens and "müller" not in tfidf.tokens
+
+
+TITLES = ["Olive oil", "Olive trees", "Oil prices", "Trees"]
+TEXTS = [f"{title}\nA text on {title.lower()} and its trade {i}" for i, title in enumerate(TITLES)]
+TITLE_CONFIG = SparseConfig(max_document_share=1.0)
+
+
+def test_the_training_rows_are_those_of_the_model_to_the_bit():
+    model, rows = fit_tfidf(TEXTS, TITLE_CONFIG)
+    words = {token.removeprefix(TITLE) for token in model.tokens if token.startswith(TITLE)}
+    assert words == {"oil", "olive", "trees"}
+    assert model.title_weight == TITLE_CONFIG.title_weight
+    assert np.array_equal(rows.toarray(), model.transform(TEXTS).toarray())
+    oil = model.tokens.index(f"{TITLE}oil")
+    assert model.idf[oil] == pytest.approx(np.log(5 / 3) + 1)  # two titles of four texts
+
+
+def test_words_that_a_rule_excludes_are_no_words_of_titles():
+    model, _ = fit_tfidf(TEXTS, TITLE_CONFIG, WordRule(excluded=frozenset({"oil"})))
+    assert "olive" in model.tokens
+    assert not any("oil" in token for token in model.tokens)
+
+
+@pytest.mark.parametrize(
+    ("texts", "config"),
+    [
+        (TEXTS, TITLE_CONFIG.model_copy(update={"title_weight": 0.0})),
+        ([text.replace("\n", " ") for text in TEXTS], TITLE_CONFIG),
+        ([*TEXTS, *("no title on trade" for _ in range(5))], TITLE_CONFIG),
+        (TEXTS, TITLE_CONFIG.model_copy(update={"analyzer": "char"})),
+        ([f"{i}\n{text}" for i, text in enumerate(TEXTS)], TITLE_CONFIG),  # titles without a word
+    ],
+    ids=["weight 0", "one line", "few titles", "characters", "no words"],
+)
+def test_without_titles_there_are_no_features_of_them(texts, config):
+    model, rows = fit_tfidf(texts, config)
+    assert model.title_weight is None
+    assert not any(token.startswith(TITLE) for token in model.tokens)
+    assert "title_weight" not in model.to_json()
+    assert np.array_equal(rows.toarray(), model.transform(texts).toarray())
+
+
+def test_stems_of_titles_are_one_feature():
+    texts = ["Bäume im Wald\nDie Bäume stehen", "Baum im Wald\nDer Baum steht"]
+    model, rows = fit_tfidf(texts, TITLE_CONFIG, languages=["de"])
+    titled = [token for token in model.tokens if token.startswith(TITLE)]
+    assert f"{TITLE}baum" in titled
+    assert f"{TITLE}bäume" not in titled
+    assert np.array_equal(rows.toarray(), model.transform(texts).toarray())
+
+
+LOOSE = SparseConfig(min_document_count=1, max_document_share=1.0)
+
+
+def tokens(texts: list[str], rule: WordRule, **config: object) -> set[str]:
+    return set(fit_tfidf(texts, LOOSE.model_copy(update=config), rule)[0].tokens)
+
+
+def test_a_word_needs_different_documents_in_each_way_to_group_them():
+    texts = ["one two", "one two", "one three", "one three", "one four"]
+    groups = (np.array([0, 0, 1, 1, 2]), np.array([0, 1, 2, 2, 2]))
+    assert tokens(texts, WordRule(least=2, groups=groups)) == {"one"}
+    assert tokens(texts, WordRule(least=2, groups=groups[:1])) == {"one"}
+    assert tokens(texts, WordRule(least=1, groups=groups)) == {"one", "two", "three", "four"}
+
+
+def test_a_listed_word_is_no_feature_whatever_its_case_and_accents(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("\ufeffM\u00dcLLER, Anna\n\u738b\u5c0f\u660e\u660e\n", encoding="utf-8")
+    rule = WordRule(read_excluded_words(path))
+    texts = ["Muller m\u00fcller anna M\u00fcllerin", "anna annas"]
+    assert tokens(texts, rule, max_ngram=2) == {"m\u00fcllerin", "annas"}
+    chinese = tokens(["\u738b\u5c0f\u660e\u660e\u4f86"], rule, analyzer="char")
+    assert "\u4f86" in chinese and not {"\u738b\u5c0f\u660e", "\u5c0f\u660e\u660e"} & chinese

@@ -1,16 +1,22 @@
 """What the ablations report of made-up rankings: tests, findings, sentences and pictures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.metrics import join_truth
+from longtail.models.parts.dense_storage import read_dual_encoder
+from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
-from research.experiments.depl.claims import ablation_record
+from research.experiments.depl.ablations import configured
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge
-from research.experiments.report import report_markdown
 from research.experiments.trials import Estimate
 
 NUM_LABELS, NUM_SEEDS = 60, 2
@@ -79,11 +85,8 @@ def difference(ahead: int | float, p_better: float) -> Difference:
 
 def test_what_is_looked_at_together_is_corrected_for_its_number():
     looked_at = [
-        difference(1, 0.01),
-        difference(-1, 0.999),
-        difference(0, 0.5),
-        difference(1, 0.02),
-    ]
+        difference(1, 0.01), difference(-1, 0.999), difference(0, 0.5), difference(1, 0.02),
+    ]  # fmt: skip
     judged = judge(looked_at)
     assert [each.p_value for each in judged] == pytest.approx([0.02, 0.002, None, 0.04])
     assert [each.corrected for each in judged] == pytest.approx([0.04, 0.006, None, 0.04])
@@ -101,29 +104,16 @@ def test_what_a_paper_expects_is_tested_one_sided_and_its_contrary_two_sided():
     ]  # fmt: skip
 
 
-def test_the_record_has_findings_comparisons_settings_and_times(evidence):
-    record = ablation_record(evidence)
-
-    def rows_of(name: str) -> list[dict[str, object]]:
-        names = [column["name"] for column in record[name]["columns"]]
-        return [dict(zip(names, row, strict=True)) for row in record[name]["rows"]]
-
-    rows = {row["finding"]: row for row in rows_of("findings")}
-    row = rows["keywords beat the name alone (Table 6)"]
-    ahead = evidence.difference(DEPL, NAME, "P@5").advantage
-    assert row["advantage"]["mean"] == pytest.approx(100 * ahead.mean)
-    assert (row["by"], row["seeds"], row["here"]) == ("P@5", NUM_SEEDS, "holds")
-    assert (row["better"], row["than, nearest"]) == (
-        "`retrieval`, base", "`retrieval`, name_only",
-    )  # fmt: skip
-    assert rows["DEPL beats the classifier (Figure 4)"]["here"] == "holds"
-    assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
-    said = {(row["better"], row["by"]): row["here"] for row in rows_of("comparisons")}
-    assert said["`retrieval`, name_only", "macro-F1@5 (1-9)"] == "worse"
-    assert said["`retrieval`, tokens_8", "P@5"] == "the same"
-    assert ("`hybrid`, base", "P@5") in said and ("`retrieval`, hard_10", "P@5") not in said
-    settings = record["tables"]["retrieval"]["rows"]
-    assert [each[0] for each in settings] == list(evidence.found["retrieval"])
-    assert record["time"]["rows"][0] == ["base", 1.5]
-    page = report_markdown("depl", record, "dev split: 50 documents.")
-    assert "dev split" in page and "## tables, hybrid" in page
+def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
+    config = configured(tiny_config, "cls_labels", 0)
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    encoder, dense = read_dual_encoder(bundle), read_parts(bundle).dense
+    texts = [label.pseudo_description for label in bundle.catalogue]
+    tokens = tokenize_texts(dense.tokenizer, texts, config.descriptions.max_tokens)
+    pad_id = int(dense.tokenizer.pad_token_id)
+    stored = bundle.tensors(RETRIEVAL_FILE)["label_vectors"]
+    assert encode_all(encoder, tokens, "label", pad_id=pad_id) == pytest.approx(stored, abs=1e-5)
+    assert encoder.head.label_pooling == "cls"
+    encoder.head = replace(encoder.head, label_pooling="mean")
+    other = encode_all(encoder, tokens, "label", pad_id=pad_id)
+    assert np.abs(other - stored).max() > 1e-2
