@@ -155,9 +155,14 @@ class FamiliarRange:
         return _warning("; ".join(reasons)) if reasons else ()
 
 
-def _few_known(text: Familiarity) -> tuple[AnswerWarning, ...]:
-    """Return the warning of a model without bounds, where less than half of the words are known."""
-    if _unknown_share(text) <= 0.5:
+def _few_known(answer: Prediction) -> tuple[AnswerWarning, ...]:
+    """Return the warning of a model without bounds, where less than half of the words are known.
+
+    A word of the text may be known as one of a name, or to an encoder, alone.
+    """
+    text = answer.familiarity
+    assert text is not None
+    if _unknown_share(text) <= 0.5 or 2 * answer.known_tokens >= answer.num_text_tokens:
         return ()
     return _warning(f"{text.known_words} of its {text.num_words} words are known")
 
@@ -201,7 +206,7 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
         warned = []
         for each in predictions:
             assert each.familiarity is not None  # every text is compared
-            unlike = (_few_known if value is None else value.warnings_about)(each.familiarity)
+            unlike = _few_known(each) if value is None else value.warnings_about(each.familiarity)
             warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
         return warned
 

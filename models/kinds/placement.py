@@ -35,9 +35,7 @@ class Placement:
     index: IndexName = "torch"
 
     @classmethod
-    def of(
-        cls, device: str | None, num_threads: int | None, index: IndexName = "torch"
-    ) -> Placement:
+    def of(cls, device: str | None, num_threads: int | None, index: str = "torch") -> Placement:
         """Return where to compute.
 
         Args:
@@ -54,10 +52,11 @@ class Placement:
                 f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
                 "CUDA on a machine with an NVIDIA GPU"
             )
-        if index not in (known := get_args(IndexName)):
+        known: dict[str, IndexName] = {name: name for name in get_args(IndexName)}
+        if index not in known:
             raise ConfigError(f"index is {index!r}; expected one of {', '.join(known)}")
         chosen = device or ("cuda" if sees_gpu() else "cpu")
-        return cls(chosen, device or "auto", num_threads or cpu_count(), index)
+        return cls(chosen, device or "auto", num_threads or cpu_count(), known[index])
 
     def place(self, dense: DenseParts, precision: Precision) -> None:
         """Move an encoder to the device and turn it into a precision."""

@@ -20,7 +20,7 @@ from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.names import NAMES, IndexName, Precision
+from longtail.models.names import NAMES, Precision
 from longtail.models.options import RankingOptions, asked_of
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -58,7 +58,7 @@ class Predictor:
         device: str | None = None,
         num_threads: int | None = None,
         precision: Precision = "float32",
-        index: IndexName = "torch",
+        index: str = "torch",
     ) -> None:
         """Build the indexes.
 
@@ -93,7 +93,7 @@ class Predictor:
         device: str | None = None,
         num_threads: int | None = None,
         precision: Precision = "float32",
-        index: IndexName = "torch",
+        index: str = "torch",
     ) -> Predictor:
         """Load a bundle.
 

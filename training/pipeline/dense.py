@@ -192,8 +192,8 @@ def train_stages(
     Args:
         start: Its model is trained in place, by all processes of its machine, which then part.
         inputs: What is read; the same in all processes.
-        config: Of both stages.
-        folder: Of the run; each stage keeps its checkpoints there, and resumes after the newest.
+        config: The run's configuration.
+        folder: The run's folder; each stage keeps its checkpoints there, and resumes after the newest.
             Of the other processes than the first: a folder for what none will need.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
