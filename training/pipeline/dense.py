@@ -193,8 +193,8 @@ def train_stages(
         start: Its model is trained in place, by all processes of its machine, which then part.
         inputs: What is read; the same in all processes.
         config: The run's configuration.
-        folder: The run's folder; each stage keeps its checkpoints there, and resumes after the newest.
-            Of the other processes than the first: a folder for what none will need.
+        folder: The run's folder; each stage keeps its checkpoints there, and resumes after the
+            newest. Other processes than the first: a folder for what none will need.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
     if inputs.kept is not None:
