@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.failures import INTERRUPTED
 from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     DeviceOption,
@@ -38,7 +39,10 @@ def predict(ctx: typer.Context) -> None:
     A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
     were answered, and 1 if one was not. The output is written when all are there.
     """
-    predict_command()(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
+    status = predict_command()(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
+    if status == INTERRUPTED:  # which the inner command returns instead of raising
+        raise KeyboardInterrupt
+    raise typer.Exit(status or 0)
 
 
 def predict_command() -> typer.Typer:
