@@ -258,6 +258,7 @@ class Familiarity:
 
 UNRELIABLE_PROBABILITIES = "unreliable-probabilities"
 UNLIKE_TRAINING = "unlike-training"
+FEW_KNOWN_WORDS = "few-known-words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,10 @@ class AnswerWarning(AnswerPart):
     `unlike-training`: the text is unlike the documents that the model was made for (far shorter
     or longer, with more unknown words, or without a similar training document), so that all
     probabilities may be far off. It names no labels. About 1 % of documents like those of the
-    corpus get it."""
+    corpus get it.
+
+    `few-known-words`: less than half of the words are known to a model that had too few documents
+    for the former. It names no labels, and nothing abstains for it."""
     detail: str
     """The warning in words, with what to do."""
     label_ids: tuple[str, ...]

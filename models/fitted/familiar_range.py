@@ -26,7 +26,13 @@ from pydantic import ConfigDict, Field
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
-from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity, Prediction
+from longtail.models.results import (
+    FEW_KNOWN_WORDS,
+    UNLIKE_TRAINING,
+    AnswerWarning,
+    Familiarity,
+    Prediction,
+)
 
 FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
@@ -164,15 +170,16 @@ def _few_known(answer: Prediction) -> tuple[AnswerWarning, ...]:
     assert text is not None
     if _unknown_share(text) <= 0.5 or 2 * answer.known_tokens >= answer.num_text_tokens:
         return ()
-    return _warning(f"{text.known_words} of its {text.num_words} words are known")
+    known = f"{text.known_words} of its {text.num_words} words are known"
+    return _warning(known, FEW_KNOWN_WORDS)
 
 
-def _warning(reason: str) -> tuple[AnswerWarning, ...]:
+def _warning(reason: str, code: str = UNLIKE_TRAINING) -> tuple[AnswerWarning, ...]:
     detail = (
         f"the text is unlike the documents that the model was made for: {reason}; "
         "its probabilities may be far off: let a person check the labels"
     )
-    return (AnswerWarning(UNLIKE_TRAINING, detail, ()),)
+    return (AnswerWarning(code, detail, ()),)
 
 
 def _unknown_share(text: Familiarity) -> float:

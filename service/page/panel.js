@@ -301,7 +301,7 @@ const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, ind
 /** Return what to know before relying on the labels: [sentence, details]. */
 export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] }) {
   if (!labels.length) return known === 0 ? [["The model knows no word of this text.", ""]] : [];
-  const unlike = warnings.find(({ code }) => code === "unlike-training");
+  const unlike = warnings.find(({ code }) => ["unlike-training", "few-known-words"].includes(code));
   const doubtful = warnings.find(({ code }) => code === "unreliable-probabilities");
   const order =
     answer.tail_dial > 0
