@@ -8,7 +8,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("models", "training", "service", "longtail")
-MAX_SHIPPED_LINES = 62_180
+MAX_SHIPPED_LINES = 62_170
 
 
 def test_the_shipped_packages_keep_their_budget():
