@@ -111,13 +111,14 @@ def fit_encoder_free(
         if vocabulary is not None:  # with the analyzer of the version before
             tfidf, features = vocabulary, vocabulary.transform(training.texts())
         else:
-            chosen = with_analyzer_chosen(documents, config, folder, engine)
+            rule = word_rule_of(training, config)
+            chosen = with_analyzer_chosen(documents, config, rule, folder, engine)
             config = config.model_copy(update={"sparse": chosen})
             tfidf, features = fit_tfidf_of(
                 training,
                 config.sparse,
                 documents.unspaced_share,
-                word_rule_of(training, config),
+                rule,
                 languages=config.languages or (),
                 removes_markup=bool(config.remove_markup),
             )

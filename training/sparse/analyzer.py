@@ -18,33 +18,35 @@ from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseC
 from longtail.training.data.documents import TrainingDocuments
 from longtail.training.fitting import DevDocuments
 from longtail.training.sparse.cost import gain_on_dev
-from longtail.training.sparse.fit import LabelEngine, fit_sparse_model
-from longtail.training.sparse.vocabulary import fit_tfidf_of
+from longtail.training.sparse.fit import LabelEngine, NoTokenError, fit_sparse_model
+from longtail.training.sparse.vocabulary import LEAST_SHARE, fit_tfidf_of
+from longtail.training.sparse.word_rule import WordRule
 
 logger = logging.getLogger(__name__)
 
 _NUM_SAMPLED = 1000
-_LAST_LATIN = "\u024f"
 
 
 def with_analyzer_chosen(
-    documents: TrainingDocuments, config: TrainingConfig, folder: Path, engine: LabelEngine
+    documents: TrainingDocuments,
+    config: TrainingConfig,
+    rule: WordRule,
+    folder: Path,
+    engine: LabelEngine,
 ) -> SparseConfig:
     """Return the settings with character n-grams if they rank dev better by nDCG@5, beyond chance.
 
     Args:
         documents: The documents of the run; nothing is tried without dev.
         config: Its `languages` are empty where the language is unknown.
+        rule: Which words may become features.
         folder: Keeps the models that are tried.
         engine: Trains them.
     """
     given, training, dev = config.sparse, documents.train, documents.dev
     is_open = given.analyzer == "automatic" and not config.languages
-    if (
-        dev is None
-        or not is_open
-        or not _is_of_other_script(islice(training.texts(), _NUM_SAMPLED))
-    ):
+    is_open &= documents.unspaced_share <= LEAST_SHARE  # else characters are taken anyway
+    if dev is None or not is_open or not _is_of_other_script(training.texts()):
         return given
     truth = training.scan().labels
     cost = DEFAULT_COST if given.cost == AUTO else given.cost
@@ -52,7 +54,12 @@ def with_analyzer_chosen(
     for analyzer in (WORD, CHAR):
         settings = given.model_copy(update={"analyzer": analyzer, "cost": cost})
         removes_markup = bool(config.remove_markup)
-        tfidf, features = fit_tfidf_of(training, settings, removes_markup=removes_markup)
+        try:
+            tfidf, features = fit_tfidf_of(
+                training, settings, documents.unspaced_share, rule, removes_markup=removes_markup
+            )
+        except NoTokenError:
+            return given
         model = fit_sparse_model(
             tfidf, features, truth, settings,
             seed=config.seed, folder=folder / f"analyzer-{analyzer}", engine=engine,
@@ -67,6 +74,7 @@ def with_analyzer_chosen(
 
 
 def _is_of_other_script(texts: Iterable[str]) -> bool:
-    """Return whether most letters are of a script other than Latin."""
-    letters = np.array([sign > _LAST_LATIN for text in texts for sign in text if sign.isalpha()])
+    """Return whether most letters of the first texts are of a script other than Latin."""
+    signs = "".join(islice(texts, _NUM_SAMPLED))
+    letters = np.array([sign > "\u024f" for sign in signs if sign.isalpha()])
     return bool(letters.size) and bool(letters.mean() > 0.5)

@@ -82,9 +82,7 @@ def gain_on_dev(
 ) -> tuple[bool, str]:
     """Return whether another model ranks dev better by nDCG@5, beyond chance; and how, in words.
 
-    Args:
-        model: A model, and its features of the documents.
-        other: Another one, and its features of the same documents.
+    Each has its own features of the same documents.
     """
     gain = 100 * (_ndcg(*other) - _ndcg(*model))
     mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))

@@ -20,7 +20,7 @@ from longtail.training.sparse.word_rule import ANY_WORD, WordRule
 logger = logging.getLogger(__name__)
 
 _DEFAULTS = SparseConfig()
-_LEAST_SHARE = 0.5
+LEAST_SHARE = 0.5
 """Least share of letters in scripts without spaces for which "automatic" takes characters."""
 
 
@@ -68,7 +68,7 @@ def _with_analyzer(split: Split, config: SparseConfig, share: float) -> SparseCo
     """Return the settings with the analyzer that is tried first."""
     if config.analyzer != "automatic":
         return config
-    if share <= _LEAST_SHARE:
+    if share <= LEAST_SHARE:
         return _changed(config, analyzer=WORD)
     logger.warning(
         "%s: %.0f%% of the letters are of scripts without spaces between words: character n-grams "

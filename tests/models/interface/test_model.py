@@ -141,7 +141,8 @@ def test_labels_are_those_of_predict_to_the_bit(label, trained):
         assert row["probabilities"] == [each.probability for each in prediction.labels]
         assert row["label_ids"] == [each.id for each in prediction.labels]
         assert row["label_names"] == [each.name for each in prediction.labels]
-        assert ("truncated" in row["remarks"]) == prediction.truncated
+        warned = [each.code for each in prediction.warnings]
+        assert row["remarks"] == warned + ["truncated"] * prediction.truncated
     assert [row["label_ids"] is None for row in found] == [i not in GOOD for i in range(6)]
     assert ["text" in row["error"] for row in found if row["error"]] == [True] * 3
     assert {row["version"] for row in found} == {trained.version}
