@@ -153,7 +153,8 @@ class _Story:
             done = self.work / "without-encoder" / name
             copytree(done, self.work / "with-encoder" / name, dirs_exist_ok=True)
         with _Traffic(url, self.text) as traffic:
-            version = self._train(read_config(config), "with-encoder")
+            chosen = read_config(config, {"encoder": "packaged"})  # whether or not it helps
+            version = self._train(chosen, "with-encoder")
             waited = traffic.wait_for(version)
         total = traffic.answered.total()
         shares = ", ".join(f"{n:,} by version {v}" for v, n in sorted(traffic.answered.items()))

@@ -136,6 +136,4 @@ def _settings(config: Path | None, seed: int | None, *, without_encoder: bool) -
         check_readable_file(file_of_config(config), "--config")
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     settings = read_config(config, overrides)
-    if without_encoder:
-        settings = read_config(config, overrides | {"scorers": settings.encoder_free_scorers})
-    return settings
+    return settings.without_encoder if without_encoder else settings

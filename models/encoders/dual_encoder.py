@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 
 from longtail.models.encoders.bert import can_pack, first_states, last_layer
@@ -103,7 +104,6 @@ class DualEncoder(nn.Module):
         return self.log_scale.exp() * (documents @ labels.T) + self.score_bias
 
 
-@torch.inference_mode()
 def encode_all(
     model: DualEncoder,
     tokens: TokenizedTexts,
@@ -115,7 +115,9 @@ def encode_all(
 ) -> Float32[np.ndarray, "text dim"]:
     """Return the vectors of many texts, in their order, in float32.
 
-    Texts of like length go into one batch, which wastes little on padding.
+    Texts of like length go into one batch, which wastes little on padding. On processors several
+    batches are encoded at once, one thread each: threads inside one operation wait for each other
+    at the end of each, which takes long where other processes use the processor too.
 
     Args:
         model: Left in evaluation mode.
@@ -128,24 +130,49 @@ def encode_all(
     model.eval()
     vectors = np.empty((len(tokens), model.dim), dtype=np.float32)
     order = np.argsort(tokens.lengths, kind="stable")
-    lengths = tokens.lengths[order]
     most_tokens = _ENCODE_TOKENS if device == "cpu" else _ENCODE_TOKENS_ON_GPU
-    start = 0
-    while start < len(order):
-        end = _batch_end(lengths, start, most_tokens)
-        rows = order[start:end]
-        batch = model(tokens.batch(rows, pad_id, device), role)
-        vectors[rows] = batch.float().cpu().numpy()
-        progress(end - start)
-        start = end
+    batches = _batches(order, tokens.lengths[order], most_tokens)
+
+    def encode(rows: Int64[np.ndarray, batch]) -> None:
+        with torch.inference_mode():
+            batch = model(tokens.batch(rows, pad_id, device), role)
+            vectors[rows] = batch.float().cpu().numpy()
+
+    num_threads = torch.get_num_threads() if device == "cpu" else 1
+    if min(num_threads, len(batches)) <= 1:
+        for rows in batches:
+            encode(rows)
+            progress(len(rows))
+        return vectors
+    try:
+        with ThreadPoolExecutor(num_threads, initializer=_use_one_thread) as threads:
+            try:
+                for rows, _ in zip(batches, threads.map(encode, batches), strict=True):
+                    progress(len(rows))
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+    finally:
+        torch.set_num_threads(num_threads)
     return vectors
 
 
-def _batch_end(lengths: np.ndarray, start: int, most_tokens: int) -> int:
-    """Return the end of the largest batch from `start` within the token budget; lengths rise."""
-    lengths = lengths[start : start + most_tokens]
-    sizes = np.arange(1, len(lengths) + 1) * lengths
-    return start + max(1, int(np.searchsorted(sizes, most_tokens, side="right")))
+def _use_one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _batches(
+    order: Int64[np.ndarray, text], lengths: np.ndarray, most_tokens: int
+) -> list[Int64[np.ndarray, batch]]:
+    """Return the largest batches within the token budget, padding included; lengths rise."""
+    batches, start = [], 0
+    while start < len(order):
+        ahead = lengths[start : start + most_tokens]
+        sizes = np.arange(1, len(ahead) + 1) * ahead
+        end = start + max(1, int(np.searchsorted(sizes, most_tokens, side="right")))
+        batches.append(order[start:end])
+        start = end
+    return batches
 
 
 def _identity(hidden_dim: int, dim: int) -> nn.Linear:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -46,6 +46,14 @@ class Blending:
     blends: dict[str, RarityBlend]
     thresholds: dict[str, float] = field(default_factory=dict)
     label_counts: dict[str, PlaceThreshold] = field(default_factory=dict)
+
+    def of(self, scorers: Collection[str]) -> Blending:
+        """Return the part of it that concerns these scorers."""
+        found = (
+            {x: y for x, y in getattr(self, each.name).items() if x in scorers}
+            for each in fields(self)
+        )
+        return Blending(*found)
 
 
 blending_to_json, blending_from_json = json_forms(Blending)

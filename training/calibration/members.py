@@ -119,20 +119,21 @@ class DevRanking:
             chosen, value = fewer[best], values[best]
         return chosen
 
-    def precision(
-        self, scores: Float32[np.ndarray, "document m"], k: int
+    def values(
+        self, scores: Float32[np.ndarray, "document m"], measures: Sequence[str] = ("nDCG", "PSP")
     ) -> Float64[np.ndarray, document]:
-        """Return P@k of each document, as a fraction, ranked by scores of its pairs."""
-        joined = self.joined(scores, min(k, scores.shape[1]))
-        found: Float64[np.ndarray, document] = joined.is_hit.sum(axis=1) / k
-        return found
+        """Return the sum of measures at 5 of each document (see `document_values_at`).
 
-    def values(self, scores: Float32[np.ndarray, "document m"]) -> Float64[np.ndarray, document]:
-        """Return nDCG@5 + PSP@5 of each document (see `document_values_at`), ranked by scores."""
+        Args:
+            scores: Of the pairs; a document's labels are ranked by them.
+            measures: Of "P", "nDCG" and "PSP"; fractions.
+        """
         k = min(CUT_OFF, scores.shape[1])
         found = document_values_at(self.joined(scores, k), k, self.propensity_weights)
-        both: Float64[np.ndarray, document] = found[f"nDCG@{k}"] + found[f"PSP@{k}"]
-        return both
+        summed: Float64[np.ndarray, document] = np.sum(
+            [found[f"{x}@{k}"] for x in measures], axis=0
+        )
+        return summed
 
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""

@@ -40,13 +40,12 @@ from longtail.training.configuration.sections import (
     SparseConfig,
 )
 
-_OF_WORDS = (WORD_VECTORS, WORD_NEIGHBOURS)
-"""Scorers that are no default yet: they gain on `tate`, other corpora are not measured."""
-_TUNED_SCORERS = tuple(x for x in scorer_names() if x not in _OF_WORDS)
+_TUNED_SCORERS = scorer_names()
 """Default scorers with a fine-tuned encoder: all others but scorers of other packages."""
 _SCORERS = tuple(x for x in _TUNED_SCORERS if x not in (CLASSIFIER, HYBRID, LINEAR))
 """Those by default; the others score well by the vectors of a fine-tuned encoder alone."""
 
+AUTO, NO_ENCODER = "auto", "none"
 _DENSE_KEYS = (
     ("encoder", ""),
     ("document_max_tokens", ""),
@@ -69,12 +68,13 @@ _LEFT_TO_ENCODER = (
     ("retrieval", "label_pooling"),
 )
 """What the encoder decides where it is None; then it is no setting that was used."""
-_BESIDE = (
+BESIDE = (
     ("dense_neighbours", "retrieval"),
     ("classifier", "retrieval"),
     ("linear", "retrieval"),
     ("fast", "retrieval"),
     ("hybrid", "classifier"),
+    (WORD_NEIGHBOURS, WORD_VECTORS),
 )
 """Scorers that are made only beside another one."""
 
@@ -99,18 +99,23 @@ class TrainingConfig(Section):
     """What the bundle can score with, in any order: "sparse" always, "dense_neighbours",
     "classifier" and "linear" only beside "retrieval", whose encoder they read texts by, "hybrid"
     only beside "classifier". "ensemble" blends all others; "fast", only beside "retrieval", those
-    that need no encoder. Without "retrieval" no encoder is needed. By default all but
-    "word_vectors", and "word_neighbours", which needs it; "classifier", "hybrid" and "linear" only
-    where the encoder is fine-tuned (`retrieval.epochs`). With "neighbours" the bundle keeps the
-    words of every training document, with "dense_neighbours" and "word_neighbours" their vectors;
-    leave these out where documents are confidential. Other packages may register more
-    (`longtail.models.kinds`)."""
+    that need no encoder. Without "retrieval" no encoder is needed. By default all that the blend of
+    them ranks dev better with; "classifier", "hybrid" and "linear" only where the encoder is
+    fine-tuned (`retrieval.epochs`). A scorer that is named here is kept in any case. With
+    "neighbours" the bundle keeps the words of every training document, with "dense_neighbours" and
+    "word_neighbours" their vectors; leave these out where documents are confidential. Other
+    packages may register more (`longtail.models.kinds`)."""
+    default_scorer: str | None = None
+    """The scorer of requests that name none. Null: the blend without an encoder, or another one
+    that ranks dev better beyond chance."""
     scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 4}`, and of those of other
     packages."""
-    encoder: str = "packaged"
+    encoder: str = AUTO
     """"packaged" (English), "multilingual" (intfloat/multilingual-e5-small of the model hub, with
-    its prefixes), a folder, or an id on the hub."""
+    its prefixes), a folder, or an id on the hub. "auto": the packaged one; where it is not
+    fine-tuned and no scorers are named, only if a sample says that it ranks dev better beyond
+    chance. "none": scorers that need none are the default ones."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
     """Tokens that the encoder reads of a document, special tokens included; a longer one is cut,
     and answers about it say so."""
@@ -170,7 +175,8 @@ class TrainingConfig(Section):
         if not isinstance(content, dict):
             return content
         is_confidential = content.get("confidential") is True
-        scorers = _default_scorers(is_confidential, any(map(_has_epochs, _stages_of(content))))
+        is_tuned = any(map(_has_epochs, _stages_of(content)))
+        scorers = _default_scorers(is_confidential, is_tuned, content.get("encoder"))
         if not is_confidential:
             return content if scorers == _SCORERS else {"scorers": scorers} | content
         filled = {"scorers": scorers, "warmup_texts": 0} | content
@@ -192,7 +198,7 @@ class TrainingConfig(Section):
             raise ValueError("a scorer is named twice; name each once")
         if "sparse" not in scorers:
             raise ValueError("'sparse' is missing; descriptions and hard negatives come from it")
-        for name, other in _BESIDE:
+        for name, other in BESIDE:
             if name in scorers and other not in scorers:
                 raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
         return tuple(name for name in scorer_names() if name in scorers)
@@ -226,16 +232,14 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _vectors_for_word_neighbours(self) -> TrainingConfig:
-        if WORD_NEIGHBOURS in self.scorers and WORD_VECTORS not in self.scorers:
+    def _scorers_that_are_trained(self) -> TrainingConfig:
+        if self.default_scorer not in (None, *self.scorers):
             raise ValueError(
-                f"scorers has {WORD_NEIGHBOURS!r}, which reads the vectors of {WORD_VECTORS!r}; "
-                "add that, or leave it out"
+                f"default_scorer is {self.default_scorer!r}; expected one of "
+                f"{', '.join(self.scorers)}, or null"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _tuned_for_a_classifier(self) -> TrainingConfig:
+        if self.encoder == NO_ENCODER and self.is_dense:
+            raise ValueError("encoder is 'none', but scorers has 'retrieval'; leave out either")
         if CLASSIFIER in self.scorers and not self.is_tuned:
             raise ValueError(
                 "scorers has 'classifier', which is fine-tuned with the encoder, but "
@@ -256,32 +260,25 @@ class TrainingConfig(Section):
     @property
     def has_default_scorers(self) -> bool:
         """Whether the scorers are the default ones."""
-        is_default = self.scorers == _default_scorers(self.confidential, self.is_tuned)
-        return is_default or "scorers" not in self.model_fields_set
+        default = _default_scorers(self.confidential, self.is_tuned, self.encoder)
+        return self.scorers == default or "scorers" not in self.model_fields_set
 
     @property
     def is_encoder_by_default(self) -> bool:
-        """Whether an encoder is trained only since nobody chose the scorers or any key of it."""
-        chosen = {section for section, name in _DENSE_KEYS if not name} & self.model_fields_set
-        return self.is_dense and self.has_default_scorers and not chosen
-
-    @property
-    def encoder_free_scorers(self) -> tuple[str, ...]:
-        """All scorers that need no encoder and that a run may have."""
-        names = (*without_encoder(), ENSEMBLE)
-        return tuple(x for x in names if not (self.confidential and x in keeping_documents()))
+        """Whether nobody chose the scorers, an encoder or what it is to do."""
+        is_auto = self.encoder == AUTO and not self.is_tuned
+        return self.is_dense and self.has_default_scorers and is_auto
 
     @property
     def without_encoder(self) -> TrainingConfig:
-        """The part of it that trains no encoder."""
-        given = self.model_dump(exclude_unset=True)
+        """The same with the default scorers that need no encoder."""
+        given = self.model_dump(exclude_unset=True, exclude={"scorers"})
         for section, name in _DENSE_KEYS:
             if not name:
                 given.pop(section, None)
             elif section in given:
                 given[section].pop(name, None)
-        given["scorers"] = [name for name in self.scorers if name in self.encoder_free_scorers]
-        return TrainingConfig.model_validate(given)
+        return TrainingConfig.model_validate(given | {"encoder": NO_ENCODER})
 
     @property
     def settings_used(self) -> dict[str, Any]:
@@ -322,11 +319,14 @@ class TrainingConfig(Section):
         return () if LINEAR in self.scorers else ((LINEAR, ""),)
 
 
-def _default_scorers(is_confidential: bool, is_tuned: bool) -> tuple[str, ...]:
-    if not is_confidential:
-        return _TUNED_SCORERS if is_tuned else _SCORERS
-    names = _TUNED_SCORERS if is_tuned else (*_SCORERS, LINEAR)  # which needs no documents
-    return tuple(x for x in _TUNED_SCORERS if x in names and x not in keeping_documents())
+def _default_scorers(is_confidential: bool, is_tuned: bool, encoder: Any) -> tuple[str, ...]:
+    names = _TUNED_SCORERS if is_tuned else _SCORERS
+    if encoder == NO_ENCODER:
+        names = (*without_encoder(), ENSEMBLE)
+    elif is_confidential:
+        names = (*names, LINEAR)  # which needs no documents
+    kept = keeping_documents() if is_confidential else ()
+    return tuple(x for x in scorer_names() if x in names and x not in kept)
 
 
 def _stages_of(content: dict[str, Any]) -> list[Any]:

@@ -36,7 +36,7 @@ from longtail.training.assessment.untrained import (
     open_as_trained,
     with_options_of,
 )
-from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.configuration.run import NO_ENCODER, TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.estimators.corpus import OF_FRAMES, Documents, documents_of, write_corpus
 from longtail.training.estimators.targets import InvalidInputError
@@ -185,9 +185,10 @@ def settings_of(
         return read_config(path, overrides | {"encoder": encoder})
     settings = read_config(path, overrides)
     if settings.has_default_scorers:
-        found = [name for name in settings.encoder_free_scorers if name in settings.scorers]
-        scorers = [name for name in found if name != NAMES or has_label_texts]
-        settings = read_config(path, overrides | {"scorers": scorers})
+        settings = read_config(path, overrides | {"encoder": NO_ENCODER})
+        if not has_label_texts:
+            scorers = [name for name in settings.scorers if name != NAMES]
+            settings = read_config(path, overrides | {"scorers": scorers})
     if settings.is_dense:
         raise InvalidInputError(
             f"encoder is None, and the configuration has {', '.join(settings.scorers)}; name an "

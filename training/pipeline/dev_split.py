@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,10 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from scipy.sparse import csr_array
 
+from longtail.models.errors import ConfigError
 from longtail.models.files.durable import read_json, write_json_durably
-from longtail.models.kinds.registry import KINDS, without_encoder
-from longtail.models.names import ENSEMBLE, FAST, Precision
+from longtail.models.kinds.registry import KINDS, kinds_of_new_labels, without_encoder
+from longtail.models.names import ENSEMBLE, FAST, NAMES, RETRIEVAL, SPARSE, Precision
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -43,9 +44,10 @@ from longtail.training.calibration.ensemble import (
     Blending,
     blending_from_json,
     blending_to_json,
+    calibrations_of,
     fit_blending,
 )
-from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.members import CUT_OFF, DevRanking
 from longtail.training.calibration.scored_pairs import (
     PairCollector,
     ScoredPairs,
@@ -53,6 +55,7 @@ from longtail.training.calibration.scored_pairs import (
     spread_rows,
 )
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
+from longtail.training.configuration.run import BESIDE, TrainingConfig
 from longtail.training.data.documents import TrainingDocuments
 from longtail.training.data.splits import Split
 from longtail.training.evaluation.by_frequency import evaluate
@@ -81,7 +84,7 @@ class Lead(NamedTuple):
     """How much better one scorer ranks documents than another.
 
     Attributes:
-        mean: Mean difference of P@k over the documents, as a fraction.
+        mean: Mean difference of nDCG@k over the documents, as a fraction.
         error: Its standard error.
     """
 
@@ -90,7 +93,7 @@ class Lead(NamedTuple):
 
     @classmethod
     def of(cls, differences: Float64[np.ndarray, document], k: int) -> Lead:
-        """Return the lead with one document more, which takes a place from the first scorer.
+        """Return the lead with one document more, which takes 1/k from the first scorer.
 
         So a few documents that all prefer the first one decide nothing.
         """
@@ -110,37 +113,40 @@ class Lead(NamedTuple):
 
 
 def choose_default(dev: DevRanking, blending: Blending, scorers: Sequence[str]) -> DefaultScorer:
-    """Return the blend, or the scorer that has a higher P@k on dev than the blend beyond chance.
+    """Return the blend without an encoder, or a scorer that ranks dev better beyond chance.
 
-    The blend is `ensemble`, else `fast`. Blends are cross-fitted: each part of the documents is
-    ranked by a blend that is fitted on the others. k is 5, or 1 where there are fewer labels.
-    Without a blend, the scorer with the highest P@k is chosen; of equal ones the last.
+    The measure is nDCG@k. An answer with an encoder costs several times as much, so that
+    `ensemble` has to be better than `fast`, and any other scorer better than the blend. Blends are
+    cross-fitted: each part of the documents is ranked by a blend that is fitted on the others. k is
+    5, or less where there are fewer labels. Without a blend, the scorer with the highest nDCG@k is
+    chosen; of equal ones the last.
     """
     dev = dev.thinned()
-    k = 5 if len(dev.catalogue) >= 5 else 1
-    values = {name: dev.precision(_scores(dev, blending, name), k) for name in scorers}
+    k = min(CUT_OFF, len(dev.catalogue))
+    values = {name: dev.values(_scores(dev, blending, name), ["nDCG"]) for name in scorers}
     best = max(reversed(values), key=lambda name: float(values[name].mean()))
     if len(values) == 1:
         return DefaultScorer(best, "")
     if not values[best].any():
         nothing = f"the first {k} labels of each scorer are all wrong on dev"
         return DefaultScorer(best, f"{nothing}; see what 'longtail inspect' says of the labels")
-    blend = next((name for name in (ENSEMBLE, FAST) if name in blending.blends), None)
-    if blend is None or best == blend:
+    blends = [name for name in (FAST, ENSEMBLE) if name in blending.blends]
+    chosen, *rivals = dict.fromkeys([*blends, best])
+    if not rivals:
         others = ", ".join(f"{x} {_percent(values[x])}" for x in values if x != best)
-        highest = (
-            f"{best} has the highest P@{k} on dev, {_percent(values[best])} (others: {others})"
+        highest = f"{best} has the highest nDCG@{k} on dev, {_percent(values[best])}"
+        return DefaultScorer(best, f"{highest} (others: {others})")
+    for rival in rivals:
+        lead = Lead.of(values[rival] - values[chosen], k)
+        measured = (
+            f"nDCG@{k} on dev is {_percent(values[rival])} with {rival} and "
+            f"{_percent(values[chosen])} with {chosen}, blends on documents that they were not "
+            "fitted on; the difference is"
         )
-        return DefaultScorer(best, highest)
-    lead = Lead.of(values[best] - values[blend], k)
-    measured = (
-        f"P@{k} on dev is {_percent(values[best])} with {best} and {_percent(values[blend])} "
-        f"with {blend} on documents that it was not fitted on; the difference is"
-    )
-    chance = f"chance (95 %: {100 * lead.margin:.2f} points)"
-    if lead.is_beyond_chance:
-        return DefaultScorer(best, f"{measured} more than {chance}")
-    return DefaultScorer(blend, f"{measured} within {chance}, and then {blend} is the default")
+        chance = f"chance (95 %: {100 * lead.margin:.2f} points)"
+        chosen = rival if lead.is_beyond_chance else chosen
+        reason = f"{measured} {'more than' if chosen == rival else 'within'} {chance}"
+    return DefaultScorer(chosen, f"{reason}, so {chosen} is the default")
 
 
 def _percent(values: Float64[np.ndarray, document]) -> str:
@@ -178,9 +184,10 @@ class OnDev(NamedTuple):
 def finish_on_dev(
     documents: TrainingDocuments,
     parts: ModelParts,
-    scorers: Collection[str],
+    config: TrainingConfig,
     folder: Path,
     *,
+    is_reduced: bool = False,
     precision: Precision = "float32",
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
@@ -190,32 +197,58 @@ def finish_on_dev(
     Args:
         documents: Those of the run.
         parts: The model, without them.
-        scorers: Names of all scorers that the model is to have; blends are made of the others.
+        config: Names the scorers that the model is to have; blends are made of the others.
         folder: The run's folder; what was fitted there is not fitted again.
+        is_reduced: Whether scorers are left out that help no blend.
         precision: What its encoder computes in.
     """
+    chosen = config.default_scorer
+    named = None if chosen is None else DefaultScorer(chosen, "it was configured")
+    on_dev = OnDev({}, {}, named)
     if documents.dev is None:
         logger.warning(
             "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
             "default scorer is not chosen",
             documents.corpus.folder,
         )
-        return parts, OnDev({}, {}, None)
-    blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
-    wanted: dict[str, tuple[str, ...]] = {
-        name: made_of for name, made_of in blends.items() if name in scorers
-    }
-    with stage_cost(folder, "probabilities"):
-        kept_in = folder / "blending"
-        num_documents = len(documents.train)
-        dev = DevSplit(documents.dev, parts, num_documents, kept_in, precision)
-        found = dev.blending(wanted)
-        default = dev.default(found)
-        parts = with_fitted(parts, dev, found, default.name, kept_in)
-    with stage_cost(folder, "dev metrics"):
-        metrics = dev.metrics(found)
-    parts = replace(parts, calibrations=found.calibrations, blends=found.blends)
-    return parts, OnDev(metrics, found.thresholds, default)
+    else:
+        blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
+        wanted = {name: made_of for name, made_of in blends.items() if name in config.scorers}
+        with stage_cost(folder, "probabilities"):
+            kept_in = folder / "blending"
+            num_documents = len(documents.train)
+            dev = DevSplit(documents.dev, parts, num_documents, kept_in, precision)
+            found = dev.blending(wanted)
+            default = named or dev.default(found)
+            if is_reduced:
+                parts, found = _reduced(parts, found, default.name)
+            parts = with_fitted(parts, dev, found, default.name, kept_in)
+        with stage_cost(folder, "dev metrics"):
+            metrics = dev.metrics(found)
+        parts = replace(parts, calibrations=found.calibrations, blends=found.blends)
+        on_dev = OnDev({x: metrics[x] for x in parts.scorers}, found.thresholds, default)
+    if named is not None and named.name not in parts.scorers:
+        raise ConfigError(
+            f"default_scorer is {named.name!r}, which could not be fitted on the documents; "
+            f"expected one of {', '.join(parts.scorers)}, or null"
+        )
+    return parts, on_dev
+
+
+def _reduced(parts: ModelParts, blending: Blending, default: str) -> tuple[ModelParts, Blending]:
+    """Return both without the scorers that help no blend and are not the default one.
+
+    One that can score labels without training documents stays.
+    """
+    weights = [name for blend in blending.blends.values() for name in blend.weights]
+    used = {SPARSE, RETRIEVAL, default, *blending.blends, *weights}
+    used |= {other for name, other in BESIDE if name in used}
+    if not kinds_of_new_labels(used & set(parts.scorers)):
+        used.add(NAMES)
+    if out := [name for name in parts.models if name not in used]:
+        logger.info("left out, as blends rank dev no better with them: %s", ", ".join(out))
+    models = {name: model for name, model in parts.models.items() if name in used}
+    return replace(parts, models=models), blending.of(used)
 
 
 class DevSplit:
@@ -268,6 +301,20 @@ class DevSplit:
             blending_to_json,
         )
         return found
+
+    def gain(self, candidates: Sequence[str], added: Sequence[str]) -> tuple[Lead, tuple[str, ...]]:
+        """Return how much scorers add to a blend of others, and these: the best ones of some."""
+        dev = self._fitted_on.thinned()
+        calibrations = calibrations_of(dev.pairs)
+        known = tuple(x for x in candidates if x in calibrations)
+        if not known:
+            return Lead(0.0, 0.0), (SPARSE,)
+        members = dev.choose(known, calibrations)
+        more = (*members, *(x for x in added if x in calibrations))
+        values = [
+            dev.values(dev.cross_fitted(each, calibrations), ["nDCG"]) for each in (more, members)
+        ]
+        return Lead.of(values[0] - values[1], min(CUT_OFF, len(dev.catalogue))), members
 
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""

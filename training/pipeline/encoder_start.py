@@ -197,7 +197,7 @@ def _loaded(
 ) -> tuple[TokenizersBackend, DualEncoder, Prefixes]:
     tokenizer = load_tokenizer(source.folder)
     # The packaged one is used as DEPL uses BERT, which all published figures are of.
-    is_depl = config.encoder == PACKAGED and config.is_tuned
+    is_depl = source.name == PACKAGED and config.is_tuned
     modules = SentenceModules() if is_depl else read_sentence_modules(source.folder)
     with forked_random(config.seed):  # of weights that the encoder's files lack
         transformer = load_transformer(source.folder)

@@ -130,8 +130,12 @@ def _fitted(
         documents, run.config, run.folder, engine=run.engine, vocabulary=run.vocabulary
     )
     config = found.config
-    run = replace(run, config=config)
     dense, models = None, found.models
+    if config.is_encoder_by_default and start is not None and documents.dev is not None:
+        from longtail.training.pipeline.encoder_trial import encoder_pays
+
+        if run.processes is None and not encoder_pays(start, config, documents, found, run.folder):
+            start, config = None, config.without_encoder
     if start is not None:
         from longtail.training.pipeline.dense import train_dense
 
@@ -140,8 +144,16 @@ def _fitted(
     parts = ModelParts(
         found.catalogue, found.sparse, dense, models, has_hybrid=HYBRID in config.scorers
     )
-    precision = start.machine.precision if start is not None else "float32"
-    return run, *finish_on_dev(documents, parts, config.scorers, run.folder, precision=precision)
+    parts, on_dev = finish_on_dev(
+        documents,
+        parts,
+        config,
+        run.folder,
+        is_reduced=run.before is None and config.has_default_scorers and not config.is_tuned,
+        precision=start.machine.precision if start is not None else "float32",
+    )
+    kept = tuple(x for x in config.scorers if x in parts.scorers)
+    return replace(run, config=config.model_copy(update={"scorers": kept})), parts, on_dev
 
 
 def _fitted_on_all(run: Run, documents: TrainingDocuments, parts: ModelParts) -> ModelParts:
@@ -225,6 +237,7 @@ def _manifest(
 ) -> Manifest:
     metrics = on_dev.metrics
     default = on_dev.default or DefaultScorer(parts.scorers[0], "")
+    start = start if run.config.is_dense else None
     settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
         settings["encoder"] = start.source.name

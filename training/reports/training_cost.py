@@ -77,6 +77,11 @@ def forecast(config: TrainingConfig, dataset: Dataset) -> str:
     is_left_out = config.is_encoder_by_default and not is_packaged_installed()
     if not config.is_dense or is_left_out:
         return f"Trains without an encoder: {light.time} on an {said}. With one: {whole.time}."
+    if config.is_encoder_by_default:
+        return (
+            f"Trains without an encoder: {light.time} on an {said}. Then it tries one on a sample, "
+            f"and goes on with it where it helps: {whole.time} in all."
+        )
     if config.is_tuned:
         return f"Fine-tunes an encoder: {tuned.time} for an epoch on an {said}."
     return (

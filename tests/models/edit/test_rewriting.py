@@ -115,8 +115,7 @@ def demo(tmp_path_factory, train_in):
             ),
         )
     write_lines(corpus / "labels.jsonl", ({"id": x["uid"], "name": x["title"]} for x in names))
-    settings = read_config(None, {})
-    config = read_config(None, {"scorers": settings.encoder_free_scorers})
+    config = read_config(None, {"encoder": "none"})
     return train_in(tmp_path_factory.mktemp("demo-model"), config, corpus), corpus
 
 

@@ -58,3 +58,31 @@ def test_encoding_switches_dropout_off(dual_encoder, tokens):
     wanted = encode(dual_encoder, tokens, "document")
     np.testing.assert_array_equal(encode(dual_encoder.train(), tokens, "document"), wanted)
     assert not dual_encoder.training
+
+
+def test_batches_at_once_have_the_vectors_of_batches_one_after_the_other(
+    dual_encoder, tokens, monkeypatch
+):
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", 40)
+    wanted = encode(dual_encoder, tokens, "document")
+    done, before = [], torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        found = encode_all(dual_encoder, tokens, "document", pad_id=0, progress=done.append)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(found, wanted)
+    assert sum(done) == len(tokens) and len(done) > 1
+
+
+def test_an_error_in_one_of_several_batches_is_raised(dual_encoder, tokens, monkeypatch):
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", 40)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+
+    def refuse(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode_all(dual_encoder, tokens, "document", pad_id=0, progress=refuse)

@@ -34,22 +34,41 @@ def dev_of(num_documents: int, noise: dict[str, float], seed: int = 0) -> DevRan
 
 def chosen(dev: DevRanking, members: tuple[str, ...]) -> DefaultScorer:
     """The default where `ensemble` blends some of the scorers."""
+    return chosen_of(dev, {"ensemble": members})
+
+
+def chosen_of(dev: DevRanking, blends: dict[str, tuple[str, ...]]) -> DefaultScorer:
+    """The default where each blend is of some of the scorers."""
     curves = dict.fromkeys(dev.pairs.scores, IDENTITY)
-    blending = Blending(curves, {"ensemble": dev.blend(members, curves)}, {})
-    return choose_default(dev, blending, (*dev.pairs.scores, "ensemble"))
+    fitted = {name: dev.blend(members, curves) for name, members in blends.items()}
+    return choose_default(dev, Blending(curves, fitted, {}), (*dev.pairs.scores, *blends))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_difference_within_chance_leaves_the_blend(seed):
-    """The blend is `names` and little else: which of both is ahead is chance."""
+    """The blend is `names` and little else: which scorer is ahead is chance."""
     found = chosen(dev_of(60, {"names": 2.0, "sparse": 6.0}, seed), ("names", "sparse"))
     assert found.name == "ensemble"
-    assert "ensemble" in found.reason and "names" in found.reason and "P@5" in found.reason
+    assert "ensemble" in found.reason and "names" in found.reason and "nDCG@5" in found.reason
 
 
 def test_a_scorer_that_is_better_beyond_chance_is_the_default():
     found = chosen(dev_of(200, {"names": 0.5, "sparse": 6.0}), ("sparse",))
     assert found.name == "names" and "more than chance" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_encoder_that_helps_within_chance_is_not_asked_by_default(seed):
+    dev = dev_of(60, {"sparse": 2.0, "retrieval": 6.0}, seed)
+    found = chosen_of(dev, {"fast": ("sparse",), "ensemble": ("sparse", "retrieval")})
+    assert found.name == "fast"
+    assert "ensemble" in found.reason and "within chance" in found.reason
+
+
+def test_an_encoder_that_helps_beyond_chance_is_asked_by_default():
+    dev = dev_of(300, {"sparse": 2.0, "retrieval": 2.0})
+    found = chosen_of(dev, {"fast": ("sparse",), "ensemble": ("sparse", "retrieval")})
+    assert found.name == "ensemble" and "more than chance" in found.reason
 
 
 def test_without_a_blend_the_highest_is_the_default_and_of_equal_ones_the_last():

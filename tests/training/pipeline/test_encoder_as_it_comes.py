@@ -28,24 +28,11 @@ TEXTS = ("a river of fish and the law", "steel trade")
 
 
 @pytest.fixture(scope="module")
-def sentence_encoder(tiny_encoder, tmp_path_factory):
-    """The tiny encoder, which says that its texts are compared by the mean of their tokens."""
-    folder = Path(shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("sentences") / "encoder"))
-    kinds = ("Transformer", "Pooling", "Normalize")
-    listed = [
-        {"path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(listed))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    return folder
-
-
-@pytest.fixture(scope="module")
 def content(tiny_content, sentence_encoder):
     kept = ("seed", "document_max_tokens", "precision", "descriptions")
-    return {name: tiny_content[name] for name in kept} | {"encoder": str(sentence_encoder)}
+    scorers = (RETRIEVAL, DENSE_NEIGHBOURS, "sparse", "names", "neighbours", "fast", "ensemble")
+    found = {name: tiny_content[name] for name in kept}
+    return found | {"encoder": str(sentence_encoder), "scorers": scorers}
 
 
 @pytest.fixture(scope="module")
@@ -246,12 +233,14 @@ def test_an_added_label_is_found_by_its_name(trained, parts, tmp_path):
 def test_confidential_documents_leave_a_linear_scorer_in_the_place_of_the_memory(
     train_in, content, tiny_corpus, tmp_path
 ):
-    config = TrainingConfig.model_validate(
-        content | {"confidential": True, "descriptions": {"max_tokens": 12}}
-    )
+    given = {name: value for name, value in content.items() if name != "scorers"}
+    given |= {"confidential": True, "descriptions": {"max_tokens": 12}}
+    names = TrainingConfig.model_validate(given).scorers
+    assert {LINEAR, RETRIEVAL} < set(names)
+    assert {DENSE_NEIGHBOURS, "neighbours", "word_neighbours"}.isdisjoint(names)
+    config = TrainingConfig.model_validate(given | {"scorers": names})  # named, so all stay
     found = train_in(tmp_path / "run", config, tiny_corpus)
-    assert {LINEAR, RETRIEVAL} < set(found.bundle.manifest.scorers)
-    assert {DENSE_NEIGHBOURS, "neighbours"}.isdisjoint(found.bundle.manifest.scorers)
+    assert {*found.bundle.manifest.scorers} == {*names}
     parts = read_parts(found.bundle)
     vectors = Predictor(parts, device="cpu").read(train_texts(tiny_corpus)).vectors
     truth = open_dataset(tiny_corpus).split("train").scan().labels.toarray()
