@@ -156,7 +156,9 @@ class TextBatch:
     @property
     def word_counts(self) -> Int64[np.ndarray, "text 2"]:
         """Words of each text as the sparse model counts them, and those of its vocabulary."""
-        return self.once("words", lambda: self._parts.sparse.tfidf.read(self.texts)[1])
+        self.prepare_features()
+        counts: Int64[np.ndarray, "text 2"] = self._kept["words"]
+        return counts
 
     @property
     def num_words(self) -> Int64[np.ndarray, text]:
