@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.matrices import Rows
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, Csr, function
 from longtail.models.ranking.top_k import in_row_parts
@@ -40,7 +41,7 @@ class Neighbours:
     documents: Int64[np.ndarray, "text neighbour"]
     similarities: Float32[np.ndarray, "text neighbour"]
 
-    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Neighbours:
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row] | slice) -> Neighbours:
         """Return those of some of the texts."""
         return Neighbours(self.documents[rows], self.similarities[rows])
 
@@ -78,16 +79,17 @@ def nearest_documents(
     largest, longest = memory.largest_values, memory.longest_norm  # made before there are threads
     parts = in_row_parts(
         lambda part: _nearest_of_rows(
-            features[part], documents, postings, largest, longest, num_neighbours
+            Rows.part_of(features, part), documents, postings, largest, longest, num_neighbours
         ),
         features.shape[0],
         num_threads,
     )
-    return Neighbours.joined([Neighbours(*part) for part in parts])
+    found = [Neighbours(*part) for part in parts]
+    return found[0] if len(found) == 1 else Neighbours.joined(found)
 
 
 def _nearest_of_rows(
-    queries: Float32[csr_array, "row feature"],
+    queries: Rows,
     documents: Csr,
     postings: Csr,
     largest: Float32[np.ndarray, feature],
@@ -111,7 +113,7 @@ def _nearest_of_rows(
         longest: Norm of any document, at most.
         k: At least 1.
     """
-    found = np.empty((queries.shape[0], k), dtype=np.int64)
-    similarities = np.empty((queries.shape[0], k), dtype=np.float32)
+    found = np.empty((len(queries.indptr) - 1, k), dtype=np.int64)
+    similarities = np.empty(found.shape, dtype=np.float32)
     _search_nearest(queries, documents, postings, largest, longest, k, found, similarities)
     return found, similarities

@@ -10,12 +10,21 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.memory.search import NO_DOCUMENT, Neighbours
+from longtail.models.memory.search import Neighbours
 from longtail.models.memory.vectors import VectorMemory
-from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, Converter, function
+from longtail.models.native.library import (
+    CSR,
+    F32,
+    F64,
+    FLOAT,
+    I64,
+    INT,
+    Converter,
+    Csr,
+    function,
+)
 from longtail.models.ranking.top_k import Ranking
 
 _NEIGHBOURS: dict[str, Converter] = {
@@ -71,19 +80,17 @@ class NeighbourSource:
         """The labels that any document carries, rising."""
         return self._memory.carried_labels
 
-    def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
-        """Return all labels of these texts, in any order (see `Ranking`)."""
-        documents = self._neighbours.take(rows).documents
-        starts = self._memory.labels.indptr
-        found = np.where(documents == NO_DOCUMENT, 0, starts[documents + 1] - starts[documents])
-        return self.top(rows, int(found.sum(axis=1).max(initial=1)))
+    def listed(self, part: slice) -> Ranking:
+        """Return all labels of consecutive texts, in any order (see `Ranking`)."""
+        found = self._memory.nums_of_labels[self._neighbours.documents[part]]
+        return self.top(part, int(found.sum(axis=1).max(initial=1)))
 
-    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+    def top(self, rows: Int64[np.ndarray, row] | slice, m: int) -> Ranking:
         """Return the m best labels of these texts (see `Source.top`)."""
         of_rows, memory = self._neighbours.take(rows), self._memory
         return Ranking(
             *_best_labels(
-                of_rows.documents, of_rows.similarities, memory.temperature, memory.labels,
+                of_rows.documents, of_rows.similarities, memory.temperature, memory.native_labels,
                 self._raised, m,
             )
         )  # fmt: skip
@@ -94,7 +101,7 @@ class NeighbourSource:
         """Return the scores of given labels; -inf where no neighbour carries one."""
         of_rows, memory = self._neighbours.take(rows), self._memory
         return _scores_of_labels(
-            of_rows.documents, of_rows.similarities, memory.temperature, memory.labels,
+            of_rows.documents, of_rows.similarities, memory.temperature, memory.native_labels,
             self._raised, labels,
         )  # fmt: skip
 
@@ -103,7 +110,7 @@ def _best_labels(
     documents: Int64[np.ndarray, "row neighbour"],
     similarities: Float32[np.ndarray, "row neighbour"],
     temperature: float,
-    labels: Float32[csr_array, "document label"],
+    labels: Csr,
     raised: Float64[np.ndarray, label],
     m: int,
 ) -> tuple[Int64[np.ndarray, "row m"], Float32[np.ndarray, "row m"]]:
@@ -130,7 +137,7 @@ def _scores_of_labels(
     documents: Int64[np.ndarray, "row neighbour"],
     similarities: Float32[np.ndarray, "row neighbour"],
     temperature: float,
-    labels: Float32[csr_array, "document label"],
+    labels: Csr,
     raised: Float64[np.ndarray, label],
     asked: Int64[np.ndarray, "row m"],
 ) -> Float32[np.ndarray, "row m"]:

@@ -216,7 +216,8 @@ class TextBatch:
     @property
     def num_known_features(self) -> Int64[np.ndarray, text]:
         """Different words and phrases of each text that the sparse model has a feature for."""
-        counts: Int64[np.ndarray, text] = np.diff(self.features.indptr).astype(np.int64)
+        starts = self.features.indptr
+        counts: Int64[np.ndarray, text] = (starts[1:] - starts[:-1]).astype(np.int64)
         return counts
 
 

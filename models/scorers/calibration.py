@@ -41,7 +41,9 @@ def log_odds_of(
 
 
 @lru_cache(maxsize=1024)
-def _bends(calibration: Calibration) -> tuple[Float64[np.ndarray, knot], Float64[np.ndarray, piece]]:
+def _bends(
+    calibration: Calibration,
+) -> tuple[Float64[np.ndarray, knot], Float64[np.ndarray, piece]]:
     """Return the knots and slopes of a calibration."""
     return np.array(calibration.knots), np.array(calibration.slopes)
 

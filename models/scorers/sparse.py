@@ -18,13 +18,14 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.selection import Selection
 from longtail.models.matrices import (
+    Rows,
     column_norms,
     csr_of_parts,
     elements_of,
     rows_of_columns,
     transposed,
 )
-from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, function
+from longtail.models.native.library import CSR, F32, I64, INT, Csr, RowsLike, csr, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
 from longtail.models.scorers.tfidf import TfidfModel
 
@@ -140,7 +141,7 @@ class Sums:
     values: Float32[np.ndarray, "place covered"]
     places: Int64[np.ndarray, row]
 
-    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Sums:
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row] | slice) -> Sums:
         """Return those of some rows."""
         return Sums(self.values, self.places[rows])
 
@@ -201,10 +202,9 @@ class SparseSource:
         """Number of labels that can be scored; 1 where there are none."""
         return max(1, self._num_labels)
 
-    def features(self, rows: slice) -> Float32[csr_array, "row feature"]:
+    def features(self, rows: slice) -> Rows:
         """Return the tf-idf rows of some queries."""
-        is_all = rows.start == 0 and rows.stop >= self.num_queries
-        return self._features if is_all else self._features[rows]
+        return Rows.part_of(self._features, rows)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
@@ -270,7 +270,7 @@ def all_sums(
     sums = np.zeros((features.shape[0], len(model.labels)), dtype=np.float32)
     rows = np.arange(len(sums), dtype=np.int64)
     in_row_parts(
-        lambda part: sum_up(features[part], model.native_weights, rows[part], sums),
+        lambda part: sum_up(Rows.part_of(features, part), model.native_weights, rows[part], sums),
         len(rows),
         num_threads,
         -(-len(rows) // num_threads),
@@ -311,7 +311,7 @@ def scores_of_labels(
 
 
 def sum_up(
-    features: Float32[csr_array, "row feature"],
+    features: RowsLike,
     weights: Float32[csr_array, "feature label"] | Csr,
     rows: Int64[np.ndarray, row],
     sums: Float32[np.ndarray, "place label"],

@@ -325,7 +325,7 @@ def weighted_counts(
     """
     values = (1 + np.log(counts)) * idf[indices]
     num_rows = len(indptr) - 1
-    row_of = np.repeat(np.arange(num_rows), np.diff(indptr))
+    row_of = np.repeat(np.arange(num_rows), indptr[1:] - indptr[:-1])
     squares = np.bincount(row_of, weights=values * values, minlength=num_rows)
     lengths = np.sqrt(squares)  # summed one after the other, in float64
     lengths[lengths == 0] = 1
