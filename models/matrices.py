@@ -158,7 +158,7 @@ def checked_rows(
     # Compared and not subtracted: differences of stored numbers could overflow.
     if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError(f"{pointers} does not rise from 0 to {len(data)}, the number of values")
-    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
+    indices, indptr = of_one_type(indices, indptr, max(*shape, len(data)))
     odd = _first_odd(Rows(indptr, indices), num_columns)
     forget_pages(indices)
     if odd >= 0 and not 0 <= indices[odd] < num_columns:
@@ -186,26 +186,25 @@ class Rows(NamedTuple):
         """Return some consecutive rows of a matrix; nothing is copied."""
         return cls(matrix.indptr[rows.start : rows.stop + 1], matrix.indices, matrix.data)
 
-    def take(self, rows: Sequence[int]) -> Rows:
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Rows:
         """Return some of the rows."""
         return Rows.joined([Rows.part_of(self, slice(row, row + 1)) for row in rows])
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
         """Return the rows of several matrices, in their order."""
-        sizes = [each.indptr[1:] - each.indptr[:-1] for each in parts]
+        parts = parts or [cls(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))]
         held = [slice(each.indptr[0], each.indptr[-1]) for each in parts]
-        none = np.zeros(0, dtype=np.int64)
-        return cls(
-            np.concatenate([[0], np.cumsum(np.concatenate([*sizes, none]))]),
-            np.concatenate([x.indices[y] for x, y in zip(parts, held, strict=True)] or [none]),
-            np.concatenate([x.data[y] for x, y in zip(parts, held, strict=True)] or [_NO_FLOATS]),
-        )
+        sizes = np.concatenate([each.indptr[1:] - each.indptr[:-1] for each in parts])
+        indices = np.concatenate([x.indices[part] for x, part in zip(parts, held, strict=True)])
+        data = np.concatenate([x.data[part] for x, part in zip(parts, held, strict=True)])
+        return cls(np.append(0, np.cumsum(sizes)).astype(indices.dtype), indices, data)
 
 
-def _of_one_type(
+def of_one_type(
     indices: np.ndarray, indptr: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return both with 32 bits where that is enough for the number `most`, else with 64."""
     dtype = np.int32 if most <= np.iinfo(np.int32).max else np.int64
     return indices.astype(dtype, copy=False), indptr.astype(dtype, copy=False)
 
@@ -217,7 +216,7 @@ def csr_of(
 
     Nothing is checked: `stored_csr` is for what was read from a file.
     """
-    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
+    indices, indptr = of_one_type(indices, indptr, max(*shape, len(data)))
     return csr_array((data, indices, indptr), shape=shape)
 
 

@@ -11,11 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.matrices import Rows
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, Csr, function
+from longtail.models.native.library import (
+    CSR,
+    F32,
+    FLOAT,
+    HALF_CSR,
+    I64,
+    INT,
+    Csr,
+    RowsLike,
+    function,
+)
 from longtail.models.ranking.top_k import in_row_parts
 
 NO_DOCUMENT = -1
@@ -60,7 +69,7 @@ class Neighbours:
 
 def nearest_documents(
     memory: NeighbourMemory,
-    features: Float32[csr_array, "text feature"],
+    features: RowsLike,
     num_neighbours: int,
     *,
     num_threads: int = 1,
@@ -81,7 +90,7 @@ def nearest_documents(
         lambda part: _nearest_of_rows(
             Rows.part_of(features, part), documents, postings, largest, longest, num_neighbours
         ),
-        features.shape[0],
+        len(features.indptr) - 1,
         num_threads,
     )
     found = [Neighbours(*part) for part in parts]

@@ -165,7 +165,7 @@ class SparseSource:
     def __init__(
         self,
         model: SparseModel,
-        features: Float32[csr_array, "batch feature"],
+        features: RowsLike,
         *,
         bias: Float32[np.ndarray, covered] | None = None,
         num_threads: int = 1,
@@ -181,10 +181,10 @@ class SparseSource:
             sums: Sums of each row, by `all_sums`; None: they are made when they are needed.
         """
         self._model = model
-        self._features = features
+        self._features = Rows(features.indptr, features.indices, features.data)
         self.bias = model.bias if bias is None else bias
         self.num_threads = num_threads
-        self.num_queries = int(features.shape[0])
+        self.num_queries = len(features.indptr) - 1
         self.labels, self.weights = model.labels, model.native_weights
         self.sums, self._num_labels = sums, len(model.labels)
         self.rows_a_part = None if sums is None else -(-self.num_queries // num_threads)
@@ -216,7 +216,7 @@ class SparseSource:
         def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
             if sums is not None:
                 return best_of_sums(sums.values, sums.places[rows[part]], self.bias, k)
-            return best_of_rows(self._features[rows[part]], model.native_weights, self.bias, k)
+            return best_of_rows(self._features.take(rows[part]), model.native_weights, self.bias, k)
 
         parts = in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
         found = np.concatenate([labels for labels, _ in parts])
@@ -244,7 +244,7 @@ class SparseSource:
             weights = model.native_weights
             parts = in_row_parts(
                 lambda part: scores_of_labels(
-                    self._features[rows[part]], weights, self.bias, found[part]
+                    self._features.take(rows[part]), weights, self.bias, found[part]
                 ),
                 len(rows),
                 self.num_threads,
@@ -263,11 +263,9 @@ class SparseSource:
         return self.sums
 
 
-def all_sums(
-    model: SparseModel, features: Float32[csr_array, "row feature"], num_threads: int
-) -> Sums:
+def all_sums(model: SparseModel, features: RowsLike, num_threads: int) -> Sums:
     """Return the inner product of each row with every label."""
-    sums = np.zeros((features.shape[0], len(model.labels)), dtype=np.float32)
+    sums = np.zeros((len(features.indptr) - 1, len(model.labels)), dtype=np.float32)
     rows = np.arange(len(sums), dtype=np.int64)
     in_row_parts(
         lambda part: sum_up(Rows.part_of(features, part), model.native_weights, rows[part], sums),
@@ -279,7 +277,7 @@ def all_sums(
 
 
 def best_of_rows(
-    features: Float32[csr_array, "row feature"],
+    features: RowsLike,
     weights: Float32[csr_array, "feature label"] | Csr,
     bias: Float32[np.ndarray, label],
     k: int,
@@ -292,14 +290,14 @@ def best_of_rows(
         bias: Bias of every label.
         k: From 1 to the number of labels.
     """
-    labels = np.empty((features.shape[0], k), dtype=np.int64)
-    scores = np.empty((features.shape[0], k), dtype=np.float32)
+    labels = np.empty((len(features.indptr) - 1, k), dtype=np.int64)
+    scores = np.empty(labels.shape, dtype=np.float32)
     _best_of_rows(features, weights, bias, len(bias), k, labels, scores)
     return labels, scores
 
 
 def scores_of_labels(
-    features: Float32[csr_array, "row feature"],
+    features: RowsLike,
     weights: Float32[csr_array, "feature label"] | Csr,
     bias: Float32[np.ndarray, label],
     labels: Int64[np.ndarray, "row m"],
