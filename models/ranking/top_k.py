@@ -280,8 +280,8 @@ class ListedSource:
         Args:
             scores: Entries of value 0 are scores as well; labels rise within a row.
         """
-        self._starts = np.asarray(scores.indptr, dtype=np.int64)
-        self._labels = np.asarray(scores.indices, dtype=np.int64)
+        self._starts = np.ascontiguousarray(scores.indptr, dtype=np.int64)
+        self._labels = np.ascontiguousarray(scores.indices, dtype=np.int64)
         self._scores = scores.data
 
     @cached_property

@@ -211,16 +211,19 @@ class SparseSource:
         model, k = self._model, min(m, self._num_labels)
         if not k:
             return nothing(len(rows), m)
-        sums = self._summed()
+        sums, bias, num_labels = self._summed(), self.bias, len(self.bias)
+        found = np.empty((len(rows), k), dtype=np.int64)
+        scores = np.empty((len(rows), k), dtype=np.float32)
 
-        def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        def best(part: slice) -> None:
+            out = (k, found[part], scores[part])
             if sums is not None:
-                return best_of_sums(sums.values, sums.places[rows[part]], self.bias, k)
-            return best_of_rows(self._features.take(rows[part]), model.native_weights, self.bias, k)
+                places = sums.places[rows[part]]
+                _best_of_sums(sums.values, places, len(places), bias, num_labels, *out)
+            else:
+                _best_of_rows(self._features.take(rows[part]), self.weights, bias, num_labels, *out)
 
-        parts = in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
-        found = np.concatenate([labels for labels, _ in parts])
-        scores = np.concatenate([scores for _, scores in parts])
+        in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
         missing = ((0, 0), (0, m - k))
         return Ranking(
             labels=np.pad(model.labels[found], missing, constant_values=NO_LABEL),
@@ -237,19 +240,18 @@ class SparseSource:
         found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, len(model.labels) - 1)
         sums = self._summed()
-        scores: Float32[np.ndarray, "row m"]
+        scores: Float32[np.ndarray, "row m"] = np.empty(labels.shape, dtype=np.float32)
+
+        def score(part: slice) -> None:
+            _scores_of_labels(
+                self._features.take(rows[part]), self.weights, self.bias, len(self.bias),
+                found[part], labels.shape[1], scores[part],
+            )  # fmt: skip
+
         if sums is not None:
             scores = sums.values[sums.places[rows][:, None], found] + self.bias[found]
         else:
-            weights = model.native_weights
-            parts = in_row_parts(
-                lambda part: scores_of_labels(
-                    self._features.take(rows[part]), weights, self.bias, found[part]
-                ),
-                len(rows),
-                self.num_threads,
-            )
-            scores = np.concatenate(parts)
+            in_row_parts(score, len(rows), self.num_threads)
         scores[model.labels[found] != labels] = -np.inf
         return scores
 
@@ -276,38 +278,6 @@ def all_sums(model: SparseModel, features: RowsLike, num_threads: int) -> Sums:
     return Sums(sums, rows)
 
 
-def best_of_rows(
-    features: RowsLike,
-    weights: Float32[csr_array, "feature label"] | Csr,
-    bias: Float32[np.ndarray, label],
-    k: int,
-) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
-    """Return the k best labels of each row and their scores; ties by the smaller label index.
-
-    Args:
-        features: What to score.
-        weights: Weights of every label, by feature.
-        bias: Bias of every label.
-        k: From 1 to the number of labels.
-    """
-    labels = np.empty((len(features.indptr) - 1, k), dtype=np.int64)
-    scores = np.empty(labels.shape, dtype=np.float32)
-    _best_of_rows(features, weights, bias, len(bias), k, labels, scores)
-    return labels, scores
-
-
-def scores_of_labels(
-    features: RowsLike,
-    weights: Float32[csr_array, "feature label"] | Csr,
-    bias: Float32[np.ndarray, label],
-    labels: Int64[np.ndarray, "row m"],
-) -> Float32[np.ndarray, "row m"]:
-    """Return the scores of given labels of each row, to the bit those of `best_of_rows`."""
-    scores = np.empty(labels.shape, dtype=np.float32)
-    _scores_of_labels(features, weights, bias, len(bias), labels, labels.shape[1], scores)
-    return scores
-
-
 def sum_up(
     features: RowsLike,
     weights: Float32[csr_array, "feature label"] | Csr,
@@ -323,16 +293,3 @@ def sum_up(
         sums: 0 in these places.
     """
     _sum_up(features, weights, rows, len(rows), sums, sums.shape[1])
-
-
-def best_of_sums(
-    sums: Float32[np.ndarray, "place label"],
-    rows: Int64[np.ndarray, row],
-    bias: Float32[np.ndarray, label],
-    k: int,
-) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
-    """Return what `best_of_rows` does, to the bit, of rows that `sum_up` has summed."""
-    labels = np.empty((len(rows), k), dtype=np.int64)
-    scores = np.empty((len(rows), k), dtype=np.float32)
-    _best_of_sums(sums, rows, len(rows), bias, len(bias), k, labels, scores)
-    return labels, scores
