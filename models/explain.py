@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float32, Float64, Int32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.native.library import RowsLike
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import (
     MAX_PRODUCTS,
@@ -225,7 +226,7 @@ def row_of(model: SparseModel, label: int) -> int | None:
 
 
 def entries_of(
-    matrix: Float32[csr_array, "row column"], row: int
+    matrix: RowsLike, row: int
 ) -> tuple[Int32[np.ndarray, entry] | Int64[np.ndarray, entry], Float32[np.ndarray, entry]]:
     """Return the columns and values of a row's entries."""
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])

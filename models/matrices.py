@@ -9,7 +9,7 @@ bits for both arrays of indices where one of them has 64, as stored files do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -28,6 +28,7 @@ from longtail.models.native.library import (
     I32,
     INT,
     Csr,
+    RowsLike,
     function,
 )
 
@@ -157,8 +158,8 @@ def checked_rows(
     # Compared and not subtracted: differences of stored numbers could overflow.
     if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError(f"{pointers} does not rise from 0 to {len(data)}, the number of values")
-    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
-    odd = _first_odd(_Pointers(indptr, indices), num_columns)
+    indices, indptr = of_one_type(indices, indptr, max(*shape, len(data)))
+    odd = _first_odd(Rows(indptr, indices), num_columns)
     forget_pages(indices)
     if odd >= 0 and not 0 <= indices[odd] < num_columns:
         raise ValueError(f"{columns} are not all from 0 to {num_columns - 1}: {indices[odd]}")
@@ -167,17 +168,43 @@ def checked_rows(
     return indices, indptr
 
 
-class _Pointers(NamedTuple):
-    """The arrays of a matrix whose values nobody reads."""
+class Rows(NamedTuple):
+    """The arrays of a sparse matrix by rows, which take a fraction of the time of SciPy's matrix.
+
+    Attributes:
+        indptr: Where each row begins in the others, and where the last one ends.
+        indices: Column of each value, rising in each row.
+        data: The values.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray = np.zeros(0, dtype=np.float32)
 
+    @classmethod
+    def part_of(cls, matrix: RowsLike, rows: slice) -> Rows:
+        """Return some consecutive rows of a matrix; nothing is copied."""
+        return cls(matrix.indptr[rows.start : rows.stop + 1], matrix.indices, matrix.data)
 
-def _of_one_type(
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Rows:
+        """Return some of the rows."""
+        return Rows.joined([Rows.part_of(self, slice(row, row + 1)) for row in rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Return the rows of several matrices, in their order."""
+        parts = parts or [cls(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))]
+        held = [slice(each.indptr[0], each.indptr[-1]) for each in parts]
+        sizes = np.concatenate([each.indptr[1:] - each.indptr[:-1] for each in parts])
+        indices = np.concatenate([x.indices[part] for x, part in zip(parts, held, strict=True)])
+        data = np.concatenate([x.data[part] for x, part in zip(parts, held, strict=True)])
+        return cls(np.append(0, np.cumsum(sizes)).astype(indices.dtype), indices, data)
+
+
+def of_one_type(
     indices: np.ndarray, indptr: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return both with 32 bits where that is enough for the number `most`, else with 64."""
     dtype = np.int32 if most <= np.iinfo(np.int32).max else np.int64
     return indices.astype(dtype, copy=False), indptr.astype(dtype, copy=False)
 
@@ -189,7 +216,7 @@ def csr_of(
 
     Nothing is checked: `stored_csr` is for what was read from a file.
     """
-    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
+    indices, indptr = of_one_type(indices, indptr, max(*shape, len(data)))
     return csr_array((data, indices, indptr), shape=shape)
 
 

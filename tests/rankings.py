@@ -1,11 +1,18 @@
-"""Rankings of made-up scores: a source of them, many rounds of few labels, and a comparison."""
+"""Rankings of made-up scores: a source of them, many rounds of few labels, and comparisons."""
 
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import NO_LABEL, top_of_scores
+
+
+def dense(rows, num_columns):
+    """The matrix of `Rows`, with 0 where they have nothing."""
+    shape = (len(rows.indptr) - 1, num_columns)
+    return csr_array((rows.data, rows.indices, rows.indptr), shape=shape).toarray()
 
 
 class DenseSource:

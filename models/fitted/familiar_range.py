@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -79,14 +80,20 @@ class ShortTexts:
         """Return the calibration of a text by its known words; None: that of documents."""
         if known_words >= self.known_words[-1]:
             return None
-        place, knots = np.log(max(1, known_words)), np.log(self.known_words)
-        shift = float(np.interp(place, knots, self.shifts))
-        factor = float(np.interp(place, knots, self.factors))
-        return replace(
-            calibration,
-            slopes=tuple(factor * slope for slope in calibration.slopes),
-            intercept=shift + factor * calibration.intercept,
-        )
+        return _of_text(self, calibration, max(1, known_words))
+
+
+@lru_cache(maxsize=4096)
+def _of_text(short: ShortTexts, calibration: Calibration, known_words: int) -> Calibration:
+    """Return the calibration of texts with few known words, at least 1."""
+    place, knots = np.log(known_words), np.log(short.known_words)
+    shift = float(np.interp(place, knots, short.shifts))
+    factor = float(np.interp(place, knots, short.factors))
+    return replace(
+        calibration,
+        slopes=tuple(factor * slope for slope in calibration.slopes),
+        intercept=shift + factor * calibration.intercept,
+    )
 
 
 @dataclass(frozen=True, slots=True)

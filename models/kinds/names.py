@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import DataError
@@ -20,7 +19,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.matrices import ArrayRule, check_arrays
+from longtail.models.matrices import ArrayRule, Rows, check_arrays
 from longtail.models.names import MAX_DOCUMENTS, NAMES, CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -78,8 +77,7 @@ class NamesScorer(Scorer):
         scores = self._scores(batch)
         if tail_dial:
             raised = tail_dial * self._log_priors[scores.indices].astype(np.float64)
-            dialled = (scores.data - raised).astype(np.float32)
-            scores = csr_array((dialled, scores.indices, scores.indptr), shape=scores.shape)
+            scores = scores._replace(data=(scores.data - raised).astype(np.float32))
         return [ListedSource(scores)]
 
     def prepare(self, batch: TextBatch) -> None:
@@ -96,9 +94,8 @@ class NamesScorer(Scorer):
                 "words of names", lambda: self._names.num_known_words(batch.texts)
             )
             return known
-        num_found = np.diff(self._scores(batch).indptr)
-        is_found: Int64[np.ndarray, text] = np.minimum(num_found, 1).astype(np.int64)
-        return is_found
+        starts = self._scores(batch).indptr
+        return (starts[1:] > starts[:-1]).astype(np.int64)
 
     def evidence(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -107,7 +104,7 @@ class NamesScorer(Scorer):
         found = self._names.found(batch.texts[text], frozenset(labels))
         return {label: Evidence(name=match) for label, match in found.items()}
 
-    def _scores(self, batch: TextBatch) -> Float32[csr_array, "text label"]:
+    def _scores(self, batch: TextBatch) -> Rows:
         """Return the log-odds of the labels whose names are found (`NameModel.scores`)."""
         return batch.once(NAMES, lambda: self._names.scores(batch.texts))
 

@@ -112,7 +112,7 @@ class NeighboursScorer(Scorer):
             memory = self._memory
             assert isinstance(memory, NeighbourMemory)
             found = nearest_documents(
-                memory, batch.features, memory.num_neighbours, num_threads=self._num_threads
+                memory, batch.feature_rows, memory.num_neighbours, num_threads=self._num_threads
             )
             if found.similarities.shape[1]:
                 batch.once(NEAREST_SIMILARITY, lambda: found.similarities[:, 0])

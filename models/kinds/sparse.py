@@ -50,14 +50,14 @@ class SparseScorer(Scorer):
             log_priors = self._log_priors[model.labels].astype(np.float64)
             bias = (model.bias - tail_dial * log_priors).astype(np.float32)
         return [
-            SparseSource(model, batch.features, bias=bias, num_threads=threads, sums=batch.sums)
+            SparseSource(model, batch.feature_rows, bias=bias, num_threads=threads, sums=batch.sums)
         ]
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of a text add to the scores of labels."""
-        features = entries_of(batch.features, text)
+        features = entries_of(batch.feature_rows, text)
         return token_contributions(self._model, batch.texts[text], features, labels)
 
 

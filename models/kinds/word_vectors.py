@@ -81,7 +81,7 @@ class WordVectorsScorer(Scorer):
     ) -> Mapping[int, TokenExplanation]:
         """Return what the words of a text add to the cosines."""
         model = self._model
-        columns, values = entries_of(batch.features, text)
+        columns, values = entries_of(batch.feature_rows, text)
         words = model.words.take(columns)
         weighted = (values * words.scales)[:, None] * words.bytes.astype(np.float64)
         length = float(np.linalg.norm(weighted.sum(axis=0))) or 1.0

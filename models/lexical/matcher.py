@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -130,17 +131,16 @@ class FindHistory:
         The first is ln (r + 10 q) / (f - r + 10 (1 - q)), r and f being the label's numbers of
         right finds and of finds, and q the share of right ones among all finds of the kind.
         """
-        share = self._shares[kinds]
-        mine, good = self.found[labels, kinds], self.right[labels, kinds]
-        odds = (good + _PRIOR_WEIGHT * share) / (mine - good + _PRIOR_WEIGHT * (1 - share))
-        return np.column_stack([np.log(odds), np.log1p(mine)]).astype(np.float32)
+        found: Float32[np.ndarray, "match 2"] = self._features[labels, kinds]
+        return found
 
     @cached_property
-    def _shares(self) -> Float64[np.ndarray, kind]:
-        """The share of right finds among all finds of each kind."""
-        found, right = self.found.sum(axis=0), self.right.sum(axis=0)
-        shares: Float64[np.ndarray, kind] = (right + _PRIOR_RIGHT) / (found + _PRIOR_FINDS)
-        return shares
+    def _features(self) -> Float32[np.ndarray, "label kind 2"]:
+        """The features of a find of each kind, of every label."""
+        found, right = self.found, self.right
+        share = (right.sum(axis=0) + _PRIOR_RIGHT) / (found.sum(axis=0) + _PRIOR_FINDS)
+        odds = (right + _PRIOR_WEIGHT * share) / (found - right + _PRIOR_WEIGHT * (1 - share))
+        return np.stack([np.log(odds), np.log1p(found)], axis=-1).astype(np.float32)
 
 
 class NameMatcher:
@@ -173,7 +173,7 @@ class NameMatcher:
     def match_read(self, texts: Sequence[ReadText]) -> Matches:
         """Return the labels whose names occur in texts that `words` has read."""
         read = [text.words for text in texts]
-        starts = np.concatenate([[0], np.cumsum([len(each) for each in read])]).astype(np.int64)
+        starts = np.array([0, *accumulate(map(len, read))], dtype=np.int64)
         titles = np.array([text.title_length for text in texts], dtype=np.int64)
         pieces = np.concatenate([*read, np.empty(0, dtype=np.int32)])
         return Matches(

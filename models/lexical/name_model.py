@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue, named_label
 from longtail.models.lexical.boosted_trees import BoostedTrees
@@ -24,6 +23,7 @@ from longtail.models.lexical.matcher import (
 from longtail.models.lexical.new_words import documents_of
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import NameWords
+from longtail.models.matrices import Rows
 from longtail.models.results import FoundName, Manner
 from longtail.models.scorers.tfidf import TfidfModel
 
@@ -83,14 +83,13 @@ class NameModel:
         """Build the search for names now, and return it."""
         return self.matcher
 
-    def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
+    def scores(self, texts: Sequence[str]) -> Rows:
         """Return the log-odds that labels are right whose names are found in texts.
 
         Labels that have no entry, which is not the same as one of 0, are not found.
         """
         matches = self.matcher.match(texts)
-        shape = (len(texts), len(self.catalogue))
-        return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
+        return Rows(matches.starts, matches.labels, self.score(matches))
 
     def num_known_words(self, texts: Sequence[str]) -> Int64[np.ndarray, text]:
         """Return how many different words of each text are in a name of a label."""
@@ -105,9 +104,9 @@ class NameModel:
         trees may have learned nothing.
         """
         known = self.history.features(matches.labels, matches.kinds)
-        found = self.trees.log_odds(np.hstack([matches.seen, known]))
+        found = self.trees.log_odds(np.concatenate([matches.seen, known], axis=1))
         is_code = matches.kinds == AS_A_CODE
-        found[is_code] = np.maximum(found[is_code], _CODE_WEIGHT * known[is_code, 0])
+        np.maximum(found, _CODE_WEIGHT * known[:, 0], out=found, where=is_code)
         return found
 
     def found(self, text: str, labels: Collection[int]) -> dict[int, FoundName]:

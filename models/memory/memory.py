@@ -15,6 +15,7 @@ from longtail.models.errors import BundleCorruptError
 from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_csr
+from longtail.models.native.library import CSR, Csr
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
@@ -60,6 +61,16 @@ class Remembered:
     def carried_labels(self) -> Int64[np.ndarray, carried]:
         """Labels that a document carries, rising."""
         return np.unique(self.labels.indices).astype(np.int64)
+
+    @cached_property
+    def native_labels(self) -> Csr:
+        """The labels as compiled loops take them."""
+        return CSR(self.labels)
+
+    @cached_property
+    def nums_of_labels(self) -> Int64[np.ndarray, document_and_one]:
+        """How many labels each document carries; behind the last one 0, for `NO_DOCUMENT`."""
+        return np.append(np.diff(self.labels.indptr), 0).astype(np.int64)
 
     def ids_to_json(self) -> str:
         """Return the ids of the documents."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
 
+from longtail.models.matrices import Rows
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, Csr, function
+from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, RowsLike, function
 from longtail.models.ranking.top_k import in_row_parts
 
 NO_DOCUMENT = -1
@@ -40,7 +40,7 @@ class Neighbours:
     documents: Int64[np.ndarray, "text neighbour"]
     similarities: Float32[np.ndarray, "text neighbour"]
 
-    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Neighbours:
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row] | slice) -> Neighbours:
         """Return those of some of the texts."""
         return Neighbours(self.documents[rows], self.similarities[rows])
 
@@ -59,7 +59,7 @@ class Neighbours:
 
 def nearest_documents(
     memory: NeighbourMemory,
-    features: Float32[csr_array, "text feature"],
+    features: RowsLike,
     num_neighbours: int,
     *,
     num_threads: int = 1,
@@ -67,34 +67,6 @@ def nearest_documents(
     """Return the documents of largest inner product with each text, exactly.
 
     A text has the same neighbours and similarities, to the bit, whatever batch it comes in.
-
-    Args:
-        memory: The documents.
-        features: The texts' features; no value below 0.
-        num_neighbours: At least 1.
-        num_threads: That search at the same time, where there are many texts.
-    """
-    documents, postings = memory.documents.native, memory.postings.native
-    largest, longest = memory.largest_values, memory.longest_norm  # made before there are threads
-    parts = in_row_parts(
-        lambda part: _nearest_of_rows(
-            features[part], documents, postings, largest, longest, num_neighbours
-        ),
-        features.shape[0],
-        num_threads,
-    )
-    return Neighbours.joined([Neighbours(*part) for part in parts])
-
-
-def _nearest_of_rows(
-    queries: Float32[csr_array, "row feature"],
-    documents: Csr,
-    postings: Csr,
-    largest: Float32[np.ndarray, feature],
-    longest: float,
-    k: int,
-) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
-    """Return the k documents of largest inner product with each row, and these products.
 
     Only positive products count; ties by the smaller document number. Features are read in falling
     order of squared weight to number of postings. What those not yet read can add to any document
@@ -104,14 +76,22 @@ def _nearest_of_rows(
     are never read.
 
     Args:
-        queries: No value below 0.
-        documents: In half precision.
-        postings: The documents transposed.
-        largest: Value of each feature in any document.
-        longest: Norm of any document, at most.
-        k: At least 1.
+        memory: The documents.
+        features: The texts' features; no value below 0.
+        num_neighbours: At least 1.
+        num_threads: That search at the same time, where there are many texts.
     """
-    found = np.empty((queries.shape[0], k), dtype=np.int64)
-    similarities = np.empty((queries.shape[0], k), dtype=np.float32)
-    _search_nearest(queries, documents, postings, largest, longest, k, found, similarities)
-    return found, similarities
+    documents, postings = memory.documents.native, memory.postings.native
+    largest, longest = memory.largest_values, memory.longest_norm  # made before there are threads
+    shape = (len(features.indptr) - 1, num_neighbours)
+    found = Neighbours(np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.float32))
+
+    def search(rows: slice) -> None:
+        of_rows = found.take(rows)
+        _search_nearest(
+            Rows.part_of(features, rows), documents, postings, largest, longest, num_neighbours,
+            of_rows.documents, of_rows.similarities,
+        )  # fmt: skip
+
+    in_row_parts(search, shape[0], num_threads)
+    return found

@@ -8,15 +8,16 @@ score is rounded once, on every path.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.memory.search import NO_DOCUMENT, Neighbours
+from longtail.models.memory.search import Neighbours
 from longtail.models.memory.vectors import VectorMemory
 from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, Converter, function
-from longtail.models.ranking.top_k import Ranking
+from longtail.models.ranking.top_k import Ranking, nothing
 
 _NEIGHBOURS: dict[str, Converter] = {
     "documents": I64["num_rows num_neighbours"], "similarities": F32["num_rows num_neighbours"],
@@ -71,76 +72,35 @@ class NeighbourSource:
         """The labels that any document carries, rising."""
         return self._memory.carried_labels
 
-    def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
-        """Return all labels of these texts, in any order (see `Ranking`)."""
-        documents = self._neighbours.take(rows).documents
-        starts = self._memory.labels.indptr
-        found = np.where(documents == NO_DOCUMENT, 0, starts[documents + 1] - starts[documents])
-        return self.top(rows, int(found.sum(axis=1).max(initial=1)))
+    def listed(self, part: slice) -> Ranking:
+        """Return all labels of consecutive texts, in any order (see `Ranking`)."""
+        found = self._memory.nums_of_labels[self._neighbours.documents[part]]
+        return self.top(part, int(found.sum(axis=1).max(initial=1)))
 
-    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+    def top(self, rows: Int64[np.ndarray, row] | slice, m: int) -> Ranking:
         """Return the m best labels of these texts (see `Source.top`)."""
-        of_rows, memory = self._neighbours.take(rows), self._memory
-        return Ranking(
-            *_best_labels(
-                of_rows.documents, of_rows.similarities, memory.temperature, memory.labels,
-                self._raised, m,
-            )
-        )  # fmt: skip
+        passed = self._passed(rows)
+        best = nothing(len(passed[0]), m)
+        _label_best(*passed, m, best.labels, best.scores)
+        return best
 
     def score(
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels; -inf where no neighbour carries one."""
-        of_rows, memory = self._neighbours.take(rows), self._memory
-        return _scores_of_labels(
-            of_rows.documents, of_rows.similarities, memory.temperature, memory.labels,
-            self._raised, labels,
+        scores = np.empty(labels.shape, dtype=np.float32)
+        labels = np.ascontiguousarray(labels)
+        _label_scores(*self._passed(rows), labels.shape[1], labels, scores)
+        return scores
+
+    def _passed(self, rows: Int64[np.ndarray, row] | slice) -> tuple[Any, ...]:
+        """Return `_NEIGHBOURS` but for m."""
+        found, memory, raised = self._neighbours.take(rows), self._memory, self._raised
+        documents, similarities = found.documents, found.similarities
+        return (
+            documents, similarities, documents.shape[1], memory.temperature, memory.native_labels,
+            raised, len(raised), len(documents),
         )  # fmt: skip
-
-
-def _best_labels(
-    documents: Int64[np.ndarray, "row neighbour"],
-    similarities: Float32[np.ndarray, "row neighbour"],
-    temperature: float,
-    labels: Float32[csr_array, "document label"],
-    raised: Float64[np.ndarray, label],
-    m: int,
-) -> tuple[Int64[np.ndarray, "row m"], Float32[np.ndarray, "row m"]]:
-    """Return the m best labels of each row and their scores; ties by the smaller label index.
-
-    Args:
-        documents: Numbers of the neighbours, nearest first; `NO_DOCUMENT` behind the last.
-        similarities: Similarity of each neighbour.
-        temperature: Above 0, and not so small that a share gets 0.
-        labels: That documents carry.
-        raised: Added to the score of each label.
-        m: At least 1; the rest of a row is filled with `NO_LABEL` and -inf.
-    """
-    found = np.empty((len(documents), m), dtype=np.int64)
-    scores = np.empty((len(documents), m), dtype=np.float32)
-    _label_best(
-        documents, similarities, documents.shape[1], temperature, labels, raised, len(raised),
-        len(documents), m, found, scores,
-    )  # fmt: skip
-    return found, scores
-
-
-def _scores_of_labels(
-    documents: Int64[np.ndarray, "row neighbour"],
-    similarities: Float32[np.ndarray, "row neighbour"],
-    temperature: float,
-    labels: Float32[csr_array, "document label"],
-    raised: Float64[np.ndarray, label],
-    asked: Int64[np.ndarray, "row m"],
-) -> Float32[np.ndarray, "row m"]:
-    """Return the scores of labels, to the bit those of `_best_labels`; -inf for `NO_LABEL`."""
-    scores = np.empty(asked.shape, dtype=np.float32)
-    _label_scores(
-        documents, similarities, documents.shape[1], temperature, labels, raised, len(raised),
-        len(documents), asked.shape[1], np.ascontiguousarray(asked), scores,
-    )  # fmt: skip
-    return scores
 
 
 def shares_of(

@@ -19,7 +19,8 @@ typedef struct {
     int64_t num_members, num_bends, num_terms, num_counts;
 } blend;
 
-// The calibrated log-odds of a score (`log_odds_of`).
+// The calibrated log-odds of a score (`log_odds_of`). Each piece adds its part of the rise, so the
+// sum rises too, whatever rounding does.
 static double log_odds(double score, double intercept, const double *knots, const double *slopes,
                        int64_t num_knots) {
     double found = intercept + slopes[0] * (score < knots[0] ? score - knots[0] : 0);
@@ -28,6 +29,16 @@ static double log_odds(double score, double intercept, const double *knots, cons
         found += slopes[i + 1] * ((score < stop ? score : stop) - knots[i]);
     }
     return found;
+}
+
+// Write the calibrated log-odds of scores.
+KERNEL calibrated_log_odds(const double *values, int64_t num_values, double intercept,
+                           const double *knots, const double *slopes, int64_t num_knots,
+                           double *found) {
+    for (int64_t i = 0; i < num_values; i++) // what is not a number stays so
+        found[i] = isnan(values[i]) ? values[i]
+                                    : log_odds(values[i], intercept, knots, slopes, num_knots);
+    return 0;
 }
 
 // Of log-odds: as low as they count.

@@ -275,7 +275,7 @@ class Grown(NamedTuple):
 
 
 def taken(buffers: np.ndarray, kinds: Sequence[Grown]) -> list[np.ndarray]:
-    """Return copies of arrays that a C function allocated, and free these.
+    """Return read-only copies of arrays that a C function allocated, and free these.
 
     Args:
         buffers: For each array its address and its number of elements: int64, (array, 2).
@@ -283,9 +283,8 @@ def taken(buffers: np.ndarray, kinds: Sequence[Grown]) -> list[np.ndarray]:
     """
     found = []
     for (address, size), (dtype, width) in zip(buffers.tolist(), kinds, strict=True):
-        array = np.empty(size, dtype=dtype)
-        if size:
-            ctypes.memmove(array.ctypes.data, address, array.nbytes)
+        held = ctypes.string_at(address, size * np.dtype(dtype).itemsize) if size else b""
+        array = np.frombuffer(held, dtype=dtype)
         found.append(array.reshape(-1, width) if width else array)
         _library().longtail_free(ctypes.c_void_p(address))
     return found

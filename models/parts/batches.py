@@ -11,6 +11,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
 from longtail.models.errors import LongtailError, ignore
+from longtail.models.matrices import Rows
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import Familiarity
 from longtail.models.scorers.sparse import MAX_KEPT, Sums, all_sums
@@ -125,6 +126,11 @@ class TextBatch:
 
     @property
     def features(self) -> Float32[csr_array, "text feature"]:
+        """Tf-idf rows, as a matrix of SciPy."""
+        return self.once("matrix", lambda: self._parts.sparse.tfidf.matrix_of(self.feature_rows))
+
+    @property
+    def feature_rows(self) -> Rows:
         """Tf-idf rows."""
         return self.once("features", self._features)
 
@@ -138,7 +144,7 @@ class TextBatch:
         most = max(1, MAX_KEPT // max(1, len(model.labels)))
         for start in rows[::most]:
             part = self.take(rows[start : start + most])
-            part.sums = all_sums(model, part.features, num_threads)
+            part.sums = all_sums(model, part.feature_rows, num_threads)
             yield part
             part.sums = None
 
@@ -146,7 +152,7 @@ class TextBatch:
         """Make the tf-idf rows now."""
         self.once("features", self._features)
 
-    def _features(self) -> Float32[csr_array, "text feature"]:
+    def _features(self) -> Rows:
         rows, self._kept["words"] = self._parts.sparse.tfidf.read(self.texts)
         # An encoder takes longer, and tells the progress itself.
         if self._parts.dense is None and self._progress is not ignore:
@@ -156,7 +162,9 @@ class TextBatch:
     @property
     def word_counts(self) -> Int64[np.ndarray, "text 2"]:
         """Words of each text as the sparse model counts them, and those of its vocabulary."""
-        return self.once("words", lambda: self._parts.sparse.tfidf.read(self.texts)[1])
+        self.prepare_features()
+        counts: Int64[np.ndarray, "text 2"] = self._kept["words"]
+        return counts
 
     @property
     def num_words(self) -> Int64[np.ndarray, text]:
@@ -214,7 +222,8 @@ class TextBatch:
     @property
     def num_known_features(self) -> Int64[np.ndarray, text]:
         """Different words and phrases of each text that the sparse model has a feature for."""
-        counts: Int64[np.ndarray, text] = np.diff(self.features.indptr).astype(np.int64)
+        starts = self.feature_rows.indptr
+        counts: Int64[np.ndarray, text] = (starts[1:] - starts[:-1]).astype(np.int64)
         return counts
 
 

@@ -121,10 +121,12 @@ class Presenter:
                 scores = self._scorers.score(
                     asked.batch, ranking.labels, options, replace(query, is_weighed=False)
                 )
-            log_odds = log_odds_of(asked.calibration, scores)
+            rows_of: dict[Calibration, list[int]] = {}
             for row, own in enumerate(asked.of_texts):
-                if own is not None:
-                    log_odds[row] = log_odds_of(own, scores[row])
+                rows_of.setdefault(own or asked.calibration, []).append(row)
+            log_odds = np.empty(scores.shape)
+            for own, rows in rows_of.items():
+                log_odds[rows] = log_odds_of(own, scores[rows])
             counts = asked.training_counts[ranking.labels]
             probabilities = expit(by_rarity(asked.calibration, log_odds, counts))
             if not query.is_weighed and self._may_lack(asked, log_odds, probabilities):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -290,7 +290,7 @@ class ScorerSet:
         known = [
             self._scorers[name].known_tokens(batch, is_alone=len(members) == 1) for name in members
         ]
-        return batch.extents(np.max(known, axis=0), by_encoder=self.needs_encoder(scorer))
+        return batch.extents(reduce(np.maximum, known), by_encoder=self.needs_encoder(scorer))
 
     def is_overconfident(self, scorer: str) -> bool:
         """Whether a scorer's probabilities are too high for labels with few training documents.

@@ -23,7 +23,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.names import IndexName
-from longtail.models.native.library import F32, I64, INT, function
+from longtail.models.native.library import F32, I64, INT, RowsLike, function
 
 NO_LABEL = -1
 """Fills a ranking's row where fewer than k labels can be scored; its score is -inf."""
@@ -274,16 +274,15 @@ def best_listed(source: Source, m: int) -> Float32[csr_array, "query label"]:
 class ListedSource:
     """The `Source` of a sparse matrix of scores: what has no entry can't be scored."""
 
-    def __init__(self, scores: Float32[csr_array, "query label"]) -> None:
+    def __init__(self, scores: RowsLike) -> None:
         """Take the scores.
 
         Args:
             scores: Entries of value 0 are scores as well; labels rise within a row.
         """
-        self._starts = scores.indptr.astype(np.int64)
-        self._labels = scores.indices.astype(np.int64)
+        self._starts = np.ascontiguousarray(scores.indptr, dtype=np.int64)
+        self._labels = np.ascontiguousarray(scores.indices, dtype=np.int64)
         self._scores = scores.data
-        self._most = max(1, int(np.diff(self._starts).max(initial=0)))
 
     @cached_property
     def _order(self) -> Int64[np.ndarray, entry]:
@@ -300,28 +299,24 @@ class ListedSource:
     @property
     def num_labels(self) -> int:
         """Most labels of a query; 1 where none has any."""
-        return self._most
+        return int((self._starts[1:] - self._starts[:-1]).max(initial=1))
 
-    def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
-        """Return all labels of these queries, in any order (see `Ranking`)."""
-        most = (self._starts[rows + 1] - self._starts[rows]).max(initial=1)
-        return self._first(rows, int(most), None)
+    def listed(self, part: slice) -> Ranking:
+        """Return all labels of consecutive queries, in any order (see `Ranking`)."""
+        starts = self._starts[part.start : part.stop + 1]
+        sizes, held = starts[1:] - starts[:-1], slice(starts[0], starts[-1])
+        best = nothing(len(sizes), int(sizes.max(initial=1)))
+        is_there = np.arange(best.labels.shape[1]) < sizes[:, None]  # (row, m)
+        best.labels[is_there], best.scores[is_there] = self._labels[held], self._scores[held]
+        return best
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
-        return self._first(rows, m, self._order)
-
-    def _first(
-        self, rows: Int64[np.ndarray, row], m: int, order: Int64[np.ndarray, entry] | None
-    ) -> Ranking:
-        """Return the first m labels of each query, of those that are stored or in an order."""
         best = nothing(len(rows), m)
         starts = self._starts[rows]
         sizes = np.minimum(self._starts[rows + 1] - starts, m)
         is_there = np.arange(m) < sizes[:, None]  # (row, m)
-        entries = (starts[:, None] + np.arange(m))[is_there]
-        if order is not None:
-            entries = order[entries]
+        entries = self._order[(starts[:, None] + np.arange(m))[is_there]]
         best.labels[is_there], best.scores[is_there] = self._labels[entries], self._scores[entries]
         return best
 

@@ -9,6 +9,7 @@ label's number of training documents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import Structure
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -18,8 +19,9 @@ from scipy.special import expit, logit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
-from longtail.models.native.library import F32, F64, I64, INT, RecordOf, function
+from longtail.models.native.library import CSR, F32, F64, I64, INT, Csr, RecordOf, function
 from longtail.models.scorers.calibration import log_odds_of, rises
+from longtail.models.scorers.sparse import SparseSource
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
 """Bounds of a mean of probabilities, so that its log-odds are finite."""
@@ -114,6 +116,26 @@ BLEND = RecordOf(
     slopes=F64["piece"], bends=F64["num_bends"], num_knots=I64["num_members"], num_members=INT,
     num_bends=INT, num_terms=INT, num_counts=INT,
 )  # fmt: skip
+
+
+class _Classifiers(NamedTuple):
+    """The sparse member: `classifiers` of `blend.c`."""
+
+    weights: Csr
+    bias: Float32[np.ndarray, covered]
+    labels: Int64[np.ndarray, covered]
+    at_floor: Float32[np.ndarray, covered]
+    order: Int64[np.ndarray, ordered]
+    num_covered: int
+    num_ordered: int
+    member: int
+
+
+CLASSIFIERS = RecordOf(
+    "classifiers", weights=CSR, bias=F32["num_covered"], labels=I64["num_covered"],
+    at_floor=F32["num_covered"], order=I64["num_ordered"], num_covered=INT, num_ordered=INT,
+    member=INT,
+)  # fmt: skip
 _log_odds = function(
     "blend_log_odds", of=BLEND, scores=F32["member num_rows m"], labels=I64["label_rows m"],
     label_rows=INT, num_rows=INT, m=INT, found=F64.out["num_rows m"],
@@ -152,7 +174,7 @@ class FittedBlend:
         for own, values in zip(shares.T, self._at_knots.T, strict=True):
             self._rows += own[:, None] * values
         self._at_knots = self._at_knots[:, shares.any(axis=0)]
-        self._at_floor: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._classifiers: dict[tuple[int, ...], Structure] = {}
         self.arrays = BLEND(
             _Arrays(
                 self._rows,
@@ -206,18 +228,29 @@ class FittedBlend:
         ).max(axis=0)
         return found
 
-    def at_floor(
-        self, labels: Int64[np.ndarray, covered]
-    ) -> tuple[Float32[np.ndarray, covered], Int64[np.ndarray, covered]]:
-        """Return the scores of labels that no member speaks for, and their order, the best first.
+    def classifiers(self, sparse: SparseSource, member: int, *, is_ordered: bool) -> Structure:
+        """Return the sparse member as `blend_rank` takes it; those of one model are kept.
 
-        The answer for the last labels that were asked for is kept.
+        Args:
+            sparse: Its source.
+            member: Its place among the members.
+            is_ordered: Whether labels that no member speaks for are scored in the order of that;
+                else all are scored.
         """
-        if self._at_floor is None or self._at_floor[0] is not labels:
-            nothing = np.full((len(self.members), 1, len(labels)), -np.inf, dtype=np.float32)
-            scores = self.log_odds(nothing, labels[None])[0].astype(np.float32)
-            self._at_floor = (labels, scores, np.argsort(-scores, kind="stable"))
-        return self._at_floor[1:]
+        arrays = (sparse.weights, sparse.bias, sparse.labels)
+        key = (*map(id, arrays), member, is_ordered)
+        found = self._classifiers.get(key)
+        if found is None:
+            at_floor, order = sparse.bias, np.empty(0, dtype=np.int64)
+            if is_ordered:
+                nothing = np.full((len(self.members), 1, len(at_floor)), -np.inf, dtype=np.float32)
+                at_floor = self.log_odds(nothing, sparse.labels[None])[0].astype(np.float32)
+                order = np.argsort(-at_floor, kind="stable")
+            sizes = (len(at_floor), len(order))
+            found = CLASSIFIERS(_Classifiers(*arrays, at_floor, order, *sizes, member))
+            others = self._classifiers if len(self._classifiers) < 2 else {}
+            self._classifiers = {**others, key: found}
+        return found
 
     def evidence(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]

@@ -7,13 +7,19 @@ do. `longtail.training.calibration.fit` fits it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.native.library import F64, FLOAT, INT, function
 
+_log_odds = function(
+    "calibrated_log_odds", values=F64, num_values=INT, intercept=FLOAT, knots=F64["num_knots"],
+    slopes=F64["num_knots+1"], num_knots=INT, found=F64.out,
+)  # fmt: skip
 IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
 """The calibration of scores that are log-odds already."""
 
@@ -27,15 +33,19 @@ def log_odds_of(
         calibration: The scorer's calibration.
         values: Its scores; -inf, of a label that it can't score, stays so.
     """
-    values = values.astype(np.float64)
-    knots, slopes = calibration.knots, calibration.slopes
-    log_odds = calibration.intercept + slopes[0] * np.minimum(values - knots[0], 0)
-    # Each piece adds its part of the rise, so the sum rises too, whatever rounding does.
-    for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
-        # As `np.clip`, which takes twice as long for the few labels of a text.
-        log_odds += slope * (np.minimum(np.maximum(values, start), stop) - start)
-    found: Float64[np.ndarray, "*shape"] = log_odds
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    found: Float64[np.ndarray, "*shape"] = np.empty(values.shape)
+    knots, slopes = _bends(calibration)
+    _log_odds(values, values.size, calibration.intercept, knots, slopes, len(knots), found)
     return found
+
+
+@lru_cache(maxsize=1024)
+def _bends(
+    calibration: Calibration,
+) -> tuple[Float64[np.ndarray, knot], Float64[np.ndarray, piece]]:
+    """Return the knots and slopes of a calibration."""
+    return np.array(calibration.knots), np.array(calibration.slopes)
 
 
 def by_rarity(

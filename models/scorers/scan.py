@@ -8,40 +8,21 @@ are looked at; all other labels are scored, as `combined_scores` scores them, to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool
 
 from longtail.models.labels.selection import Selection
 from longtail.models.memory.source import NeighbourSource
-from longtail.models.native.library import BOOL, CSR, F32, FLOAT, I64, INT, Csr, RecordOf, function
+from longtail.models.native.library import BOOL, CSR, F32, FLOAT, I64, INT, function
 from longtail.models.ranking.threshold_algorithm import Combination, Sources
-from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Ranking, in_row_parts, nothing
-from longtail.models.scorers.blending import BLEND, DialledBlend, FittedBlend
+from longtail.models.ranking.top_k import ListedSource, Ranking, in_row_parts, nothing
+from longtail.models.scorers.blending import BLEND, CLASSIFIERS, DialledBlend, FittedBlend
 from longtail.models.scorers.sparse import NO_SUMS, SparseSource
 
-
-class _Classifiers(NamedTuple):
-    """The sparse member: `classifiers` of `blend.c`."""
-
-    weights: Csr
-    bias: Float32[np.ndarray, covered]
-    labels: Int64[np.ndarray, covered]
-    at_floor: Float32[np.ndarray, covered]
-    order: Int64[np.ndarray, ordered]
-    num_covered: int
-    num_ordered: int
-    member: int
-
-
-_CLASSIFIERS = RecordOf(
-    "classifiers", weights=CSR, bias=F32["num_covered"], labels=I64["num_covered"],
-    at_floor=F32["num_covered"], order=I64["num_ordered"], num_covered=INT, num_ordered=INT,
-    member=INT,
-)  # fmt: skip
 _rank = function(
-    "blend_rank", of=BLEND, sparse=_CLASSIFIERS, features=CSR,
+    "blend_rank", of=BLEND, sparse=CLASSIFIERS, features=CSR,
     sums=F32["place covered"], places=I64["num_places"], num_places=INT,
     listed=I64["features.num_rows width"], listed_scores=F32["features.num_rows width"],
     member_of=I64["width"], width=INT, is_allowed=BOOL["num_labels"], num_labels=INT,
@@ -80,25 +61,19 @@ def scan(
         return None
     sparse, blend = members[places[0]], combine.blend
     assert isinstance(sparse, SparseSource)
-    at_floor, order = sparse.bias, np.empty(0, dtype=np.int64)
-    if not combine.tail_dial:  # it changes the order, so that all labels are scored
-        at_floor, order = blend.at_floor(sparse.labels)
-    sizes = (len(sparse.labels), len(order))
-    arrays = (sparse.weights, sparse.bias, sparse.labels, at_floor, order)
-    classifiers = _CLASSIFIERS(_Classifiers(*arrays, *sizes, places[0]))
-    is_allowed = np.ones(num_labels, np.bool_) if selection is None else selection.is_selected
+    classifiers = blend.classifiers(sparse, places[0], is_ordered=not combine.tail_dial)
+    is_allowed = _all(num_labels) if selection is None else selection.is_selected
     best = nothing(sparse.num_queries, k)
 
     def rank_part(part: slice) -> None:
-        rows = np.arange(sparse.num_queries, dtype=np.int64)[part]
-        tops = [each.listed(rows) for each in lists.values()]
+        tops = [each.listed(part) for each in lists.values()] or [
+            nothing(len(best.labels[part]), 0)
+        ]
         widths = [top.labels.shape[1] for top in tops]
-        member_of = np.repeat(np.fromiter(lists, dtype=np.int64), widths)
-        labels, scores = np.full((len(rows), 0), NO_LABEL), np.zeros((len(rows), 0), np.float32)
-        if tops:
-            labels = np.concatenate([top.labels for top in tops], axis=1)
-            scores = np.concatenate([top.scores for top in tops], axis=1)
-        sums = NO_SUMS if sparse.sums is None else sparse.sums.take(rows)
+        member_of = np.repeat(np.fromiter(lists or [0], dtype=np.int64), widths)
+        labels = np.concatenate([top.labels for top in tops], axis=1)
+        scores = np.concatenate([top.scores for top in tops], axis=1)
+        sums = NO_SUMS if sparse.sums is None else sparse.sums.take(part)
         _rank(
             blend.arrays, classifiers, sparse.features(part), sums.values, sums.places,
             len(sums.places), labels, scores, member_of, len(member_of), is_allowed, num_labels,
@@ -107,3 +82,9 @@ def scan(
 
     in_row_parts(rank_part, sparse.num_queries, sparse.num_threads, sparse.rows_a_part)
     return best
+
+
+@lru_cache(maxsize=8)
+def _all(num_labels: int) -> Bool[np.ndarray, label]:
+    """Return that every label is allowed."""
+    return np.ones(num_labels, np.bool_)

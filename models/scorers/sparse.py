@@ -18,13 +18,14 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.selection import Selection
 from longtail.models.matrices import (
+    Rows,
     column_norms,
     csr_of_parts,
     elements_of,
     rows_of_columns,
     transposed,
 )
-from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, function
+from longtail.models.native.library import CSR, F32, I64, INT, Csr, RowsLike, csr, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
 from longtail.models.scorers.tfidf import TfidfModel
 
@@ -140,7 +141,7 @@ class Sums:
     values: Float32[np.ndarray, "place covered"]
     places: Int64[np.ndarray, row]
 
-    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Sums:
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row] | slice) -> Sums:
         """Return those of some rows."""
         return Sums(self.values, self.places[rows])
 
@@ -164,7 +165,7 @@ class SparseSource:
     def __init__(
         self,
         model: SparseModel,
-        features: Float32[csr_array, "batch feature"],
+        features: RowsLike,
         *,
         bias: Float32[np.ndarray, covered] | None = None,
         num_threads: int = 1,
@@ -180,10 +181,10 @@ class SparseSource:
             sums: Sums of each row, by `all_sums`; None: they are made when they are needed.
         """
         self._model = model
-        self._features = features
+        self._features = Rows(features.indptr, features.indices, features.data)
         self.bias = model.bias if bias is None else bias
         self.num_threads = num_threads
-        self.num_queries = int(features.shape[0])
+        self.num_queries = len(features.indptr) - 1
         self.labels, self.weights = model.labels, model.native_weights
         self.sums, self._num_labels = sums, len(model.labels)
         self.rows_a_part = None if sums is None else -(-self.num_queries // num_threads)
@@ -201,26 +202,28 @@ class SparseSource:
         """Number of labels that can be scored; 1 where there are none."""
         return max(1, self._num_labels)
 
-    def features(self, rows: slice) -> Float32[csr_array, "row feature"]:
+    def features(self, rows: slice) -> Rows:
         """Return the tf-idf rows of some queries."""
-        is_all = rows.start == 0 and rows.stop >= self.num_queries
-        return self._features if is_all else self._features[rows]
+        return Rows.part_of(self._features, rows)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
         model, k = self._model, min(m, self._num_labels)
         if not k:
             return nothing(len(rows), m)
-        sums = self._summed()
+        sums, bias, num_labels = self._summed(), self.bias, len(self.bias)
+        found = np.empty((len(rows), k), dtype=np.int64)
+        scores = np.empty((len(rows), k), dtype=np.float32)
 
-        def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        def best(part: slice) -> None:
+            out = (k, found[part], scores[part])
             if sums is not None:
-                return best_of_sums(sums.values, sums.places[rows[part]], self.bias, k)
-            return best_of_rows(self._features[rows[part]], model.native_weights, self.bias, k)
+                places = sums.places[rows[part]]
+                _best_of_sums(sums.values, places, len(places), bias, num_labels, *out)
+            else:
+                _best_of_rows(self._features.take(rows[part]), self.weights, bias, num_labels, *out)
 
-        parts = in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
-        found = np.concatenate([labels for labels, _ in parts])
-        scores = np.concatenate([scores for _, scores in parts])
+        in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
         missing = ((0, 0), (0, m - k))
         return Ranking(
             labels=np.pad(model.labels[found], missing, constant_values=NO_LABEL),
@@ -237,19 +240,18 @@ class SparseSource:
         found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, len(model.labels) - 1)
         sums = self._summed()
-        scores: Float32[np.ndarray, "row m"]
+        scores: Float32[np.ndarray, "row m"] = np.empty(labels.shape, dtype=np.float32)
+
+        def score(part: slice) -> None:
+            _scores_of_labels(
+                self._features.take(rows[part]), self.weights, self.bias, len(self.bias),
+                found[part], labels.shape[1], scores[part],
+            )  # fmt: skip
+
         if sums is not None:
             scores = sums.values[sums.places[rows][:, None], found] + self.bias[found]
         else:
-            weights = model.native_weights
-            parts = in_row_parts(
-                lambda part: scores_of_labels(
-                    self._features[rows[part]], weights, self.bias, found[part]
-                ),
-                len(rows),
-                self.num_threads,
-            )
-            scores = np.concatenate(parts)
+            in_row_parts(score, len(rows), self.num_threads)
         scores[model.labels[found] != labels] = -np.inf
         return scores
 
@@ -263,14 +265,12 @@ class SparseSource:
         return self.sums
 
 
-def all_sums(
-    model: SparseModel, features: Float32[csr_array, "row feature"], num_threads: int
-) -> Sums:
+def all_sums(model: SparseModel, features: RowsLike, num_threads: int) -> Sums:
     """Return the inner product of each row with every label."""
-    sums = np.zeros((features.shape[0], len(model.labels)), dtype=np.float32)
+    sums = np.zeros((len(features.indptr) - 1, len(model.labels)), dtype=np.float32)
     rows = np.arange(len(sums), dtype=np.int64)
     in_row_parts(
-        lambda part: sum_up(features[part], model.native_weights, rows[part], sums),
+        lambda part: sum_up(Rows.part_of(features, part), model.native_weights, rows[part], sums),
         len(rows),
         num_threads,
         -(-len(rows) // num_threads),
@@ -278,40 +278,8 @@ def all_sums(
     return Sums(sums, rows)
 
 
-def best_of_rows(
-    features: Float32[csr_array, "row feature"],
-    weights: Float32[csr_array, "feature label"] | Csr,
-    bias: Float32[np.ndarray, label],
-    k: int,
-) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
-    """Return the k best labels of each row and their scores; ties by the smaller label index.
-
-    Args:
-        features: What to score.
-        weights: Weights of every label, by feature.
-        bias: Bias of every label.
-        k: From 1 to the number of labels.
-    """
-    labels = np.empty((features.shape[0], k), dtype=np.int64)
-    scores = np.empty((features.shape[0], k), dtype=np.float32)
-    _best_of_rows(features, weights, bias, len(bias), k, labels, scores)
-    return labels, scores
-
-
-def scores_of_labels(
-    features: Float32[csr_array, "row feature"],
-    weights: Float32[csr_array, "feature label"] | Csr,
-    bias: Float32[np.ndarray, label],
-    labels: Int64[np.ndarray, "row m"],
-) -> Float32[np.ndarray, "row m"]:
-    """Return the scores of given labels of each row, to the bit those of `best_of_rows`."""
-    scores = np.empty(labels.shape, dtype=np.float32)
-    _scores_of_labels(features, weights, bias, len(bias), labels, labels.shape[1], scores)
-    return scores
-
-
 def sum_up(
-    features: Float32[csr_array, "row feature"],
+    features: RowsLike,
     weights: Float32[csr_array, "feature label"] | Csr,
     rows: Int64[np.ndarray, row],
     sums: Float32[np.ndarray, "place label"],
@@ -325,16 +293,3 @@ def sum_up(
         sums: 0 in these places.
     """
     _sum_up(features, weights, rows, len(rows), sums, sums.shape[1])
-
-
-def best_of_sums(
-    sums: Float32[np.ndarray, "place label"],
-    rows: Int64[np.ndarray, row],
-    bias: Float32[np.ndarray, label],
-    k: int,
-) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
-    """Return what `best_of_rows` does, to the bit, of rows that `sum_up` has summed."""
-    labels = np.empty((len(rows), k), dtype=np.int64)
-    scores = np.empty((len(rows), k), dtype=np.float32)
-    _best_of_sums(sums, rows, len(rows), bias, len(bias), k, labels, scores)
-    return labels, scores

@@ -18,7 +18,9 @@ from scipy.sparse import csr_array
 from longtail.models.errors import BundleCorruptError
 from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
+from longtail.models.matrices import Rows, of_one_type
 from longtail.models.names import MAX_NGRAM, MAX_TITLE_WEIGHT
+from longtail.models.native.library import RowsLike
 from longtail.models.scorers.character_terms import placed_terms, words_of
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.word_forms import AS_WRITTEN, WordForms, languages_of
@@ -174,12 +176,17 @@ class TfidfModel:
 
     def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
         """Return one row for each text; all zero where no token is in the vocabulary."""
-        return self.read(texts)[0]
+        return self.matrix_of(self.read(texts)[0])
 
-    def read(
-        self, texts: Iterable[str]
-    ) -> tuple[Float32[csr_array, "document feature"], Int64[np.ndarray, "document 2"]]:
-        """Return `transform` of texts, and the words of each and those in the vocabulary.
+    def matrix_of(self, rows: Rows) -> Float32[csr_array, "document feature"]:
+        """Return the rows of texts as a matrix."""
+        shape = (len(rows.indptr) - 1, len(self.tokens))
+        found = csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
+        found.has_canonical_format = True
+        return found
+
+    def read(self, texts: Iterable[str]) -> tuple[Rows, Int64[np.ndarray, "document 2"]]:
+        """Return the rows of texts, and the words of each and those in the vocabulary.
 
         In scripts without spaces, characters are the words.
         """
@@ -198,7 +205,7 @@ class TfidfModel:
             rows = with_titles(rows, self._weighted(of_titles), self.title_weight)
         return rows, np.array(num_words, dtype=np.int64).reshape(-1, 2)
 
-    def _weighted(self, found: Iterable[Counter[int]]) -> Float32[csr_array, "document feature"]:
+    def _weighted(self, found: Iterable[Counter[int]]) -> Rows:
         """Return a row at unit length for each text, by how often each token occurs in it."""
         columns: list[int] = []
         counts: list[int] = []
@@ -208,12 +215,10 @@ class TfidfModel:
             columns += rising
             counts += map(of_text.__getitem__, rising)
             ends.append(len(columns))
-        indices = np.array(columns, dtype=np.int32)
-        indptr = np.array(ends, dtype=np.int32 if ends[-1] < 2**31 else np.int64)
+        dtype = np.int32 if ends[-1] < 2**31 else np.int64
+        indices, indptr = np.array(columns, dtype=dtype), np.array(ends, dtype=dtype)
         data = weighted_counts(np.array(counts, dtype=np.float32), indices, indptr, self.idf)
-        rows = csr_array((data, indices, indptr), shape=(len(ends) - 1, len(self.tokens)))
-        rows.has_canonical_format = True
-        return rows
+        return Rows(indptr, indices, data)
 
     def _title_columns_of(self, text: str) -> Counter[int]:
         """Return how often each word of a title occurs in the title of a text."""
@@ -278,26 +283,29 @@ class TfidfModel:
         return found
 
 
-def with_titles(
-    rows: Float32[csr_array, "document feature"],
-    titles: Float32[csr_array, "document feature"],
-    weight: float,
-) -> Float32[csr_array, "document feature"]:
+def with_titles(rows: RowsLike, titles: RowsLike, weight: float) -> Rows:
     """Return rows with those of their titles, times a weight, both together at unit length.
 
     Args:
         rows: Rows of whole texts, at unit length or empty; one without a title keeps its bits.
-        titles: Likewise, in other columns.
+        titles: Likewise, in columns behind theirs.
         weight: Above 0.
     """
-    has_words, has_title = (np.diff(each.indptr) > 0 for each in (rows, titles))
-    lengths = np.sqrt(has_words + (weight * has_title) ** 2)
+    sizes, title_sizes = (each.indptr[1:] - each.indptr[:-1] for each in (rows, titles))
+    has_title = title_sizes > 0
+    lengths = np.sqrt((sizes > 0) + (weight * has_title) ** 2)
     scales = np.where(has_title, 1 / np.maximum(lengths, np.finfo(np.float32).tiny), 1)
-    parts = []
-    for each, scale in ((rows, scales), (titles, weight * scales)):
-        data = each.data * np.repeat(scale, np.diff(each.indptr)).astype(np.float32)
-        parts.append(csr_array((data, each.indices, each.indptr), shape=each.shape))
-    return csr_array(parts[0] + parts[1])
+    indptr = rows.indptr.astype(np.int64) + titles.indptr
+    indices, data = np.empty(indptr[-1], rows.indices.dtype), np.empty(indptr[-1], np.float32)
+    for each, of_rows, scale, before in (
+        (rows, sizes, scales, titles.indptr[:-1]),
+        (titles, title_sizes, weight * scales, rows.indptr[1:]),
+    ):
+        places = np.arange(len(each.data)) + np.repeat(before, of_rows)
+        indices[places] = each.indices
+        data[places] = each.data * np.repeat(scale, of_rows).astype(np.float32)
+    indices, indptr = of_one_type(indices, indptr, len(data))
+    return Rows(indptr, indices, data)
 
 
 def weigh_counts(
@@ -325,7 +333,7 @@ def weighted_counts(
     """
     values = (1 + np.log(counts)) * idf[indices]
     num_rows = len(indptr) - 1
-    row_of = np.repeat(np.arange(num_rows), np.diff(indptr))
+    row_of = np.repeat(np.arange(num_rows), indptr[1:] - indptr[:-1])
     squares = np.bincount(row_of, weights=values * values, minlength=num_rows)
     lengths = np.sqrt(squares)  # summed one after the other, in float64
     lengths[lengths == 0] = 1

@@ -9,6 +9,7 @@ from longtail.models import processor
 from longtail.models.matrices import (
     ArrayRule,
     HalfRows,
+    Rows,
     check_arrays,
     column_norms,
     csr_of,
@@ -21,11 +22,27 @@ from longtail.models.native.library import CSR, F32, F64, INT, Signature, csr
 from longtail.models.results import html_table
 from longtail.models.scorers.sparse import sum_up
 from tests.closeness import assert_all_close
+from tests.rankings import dense
 
 
 @pytest.fixture
 def matrix():
     return csr_array(random_array((30, 50), density=0.2, rng=np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_rows_are_taken_and_joined_as_those_of_a_matrix(matrix, dtype):
+    matrix = matrix.astype(np.float32)
+    rows = Rows(matrix.indptr.astype(dtype), matrix.indices.astype(dtype), matrix.data)
+    part, taken = Rows.part_of(matrix, slice(3, 90)), rows.take([4, 0, 4])
+    joined = Rows.joined([part, taken, rows.take([])])
+    wanted = matrix.toarray()
+    assert np.array_equal(dense(Rows.joined([part]), 50), wanted[3:])
+    assert np.array_equal(dense(taken, 50), wanted[[4, 0, 4]])
+    assert np.array_equal(dense(joined, 50), np.concatenate([wanted[3:], wanted[[4, 0, 4]]]))
+    for each in (taken, joined):
+        assert csr(each).num_rows == len(each.indptr) - 1  # of one type, and contiguous
+    assert Rows.joined([]).indptr.tolist() == [0]
 
 
 @pytest.mark.parametrize("wide", [("indices",), ("indptr",), ("indices", "indptr"), ()])

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float32
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
+from longtail.models.matrices import csr_of
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.tfidf import (
     CHAR,
@@ -70,9 +71,11 @@ def fit_tfidf(
             of_titles = _vocabulary(titles, tokenize, config, rule, forms)
     if of_titles is not None:
         words, counts, title_idf = of_titles
-        num_columns, title_weight = len(tokens) + len(words), config.title_weight
-        titled = _placed(weigh_counts(counts, title_idf), len(tokens), num_columns)
-        rows = with_titles(_placed(rows, 0, num_columns), titled, title_weight)
+        title_weight, titled = config.title_weight, weigh_counts(counts, title_idf)
+        titled.indices += np.int32(len(tokens))
+        both = with_titles(rows, titled, title_weight)
+        shape = (rows.shape[0], len(tokens) + len(words))
+        rows = csr_of(both.data, both.indices, both.indptr, shape)
         tokens += [TITLE + word for word in words]
         idf = np.concatenate([idf, title_idf])
     model = TfidfModel(
@@ -115,12 +118,6 @@ def _vocabulary(
         raise NoTokenError(_no_token(config, "all are rarer, more frequent or excluded"))
     idf = (np.log((1 + num_documents) / (1 + frequency[is_within])) + 1).astype(np.float32)
     return tokens, counts, idf
-
-
-def _placed(rows: csr_array, first: int, num_columns: int) -> csr_array:
-    """Return rows whose columns begin at `first`, among `num_columns`."""
-    arrays = (rows.data, rows.indices + np.int32(first), rows.indptr)
-    return csr_array(arrays, shape=(rows.shape[0], num_columns))
 
 
 def _taken(

@@ -20,6 +20,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.tfidf import TfidfModel
 from tests.closeness import assert_all_close
 
 DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
@@ -94,6 +95,19 @@ def test_neighbours_are_sought_once_a_batch(predictor, monkeypatch):
     np.testing.assert_array_equal(joined.labels, np.tile(ranking.labels, (2, 1)))
     alone = predictor.rank(predictor.read([TEXTS[1]]), OPTIONS)
     np.testing.assert_array_equal(alone.scores[0], ranking.scores[1])
+
+
+@pytest.mark.parametrize("scorer", ["sparse", "neighbours"])
+def test_a_text_is_read_once_and_no_matrix_is_made_of_it(sparse_parts, memory, scorer, monkeypatch):
+    predictor = Predictor(replace(sparse_parts, models={NEIGHBOURS: memory}), device="cpu")
+    options = {"k": 3, "scorer": scorer}
+    (wanted,) = predictor.predict(TEXTS[:1], **options)
+    read, made = [], []
+    of_texts, of_arrays = TfidfModel.read, csr_array.__init__
+    monkeypatch.setattr(TfidfModel, "read", lambda *x: read.append(1) or of_texts(*x))
+    monkeypatch.setattr(csr_array, "__init__", lambda *x, **y: made.append(1) or of_arrays(*x, **y))
+    assert predictor.predict(TEXTS[:1], **options) == [wanted]
+    assert (read, made) == ([1], [])
 
 
 def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor):

@@ -44,6 +44,17 @@ def test_log_odds_follow_the_line(value):
     assert math.isclose(found, by_hand(BENT, value), abs_tol=1e-9)
 
 
+@given(st.lists(st.floats(width=32), min_size=1))
+def test_log_odds_are_the_sum_of_the_pieces_to_the_bit(values):
+    values = np.array(values, dtype=np.float32).astype(np.float64)
+    knots, slopes = BENT.knots, BENT.slopes
+    with np.errstate(invalid="ignore"):
+        wanted = BENT.intercept + slopes[0] * np.minimum(values - knots[0], 0)
+        for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
+            wanted += slope * (np.clip(values, start, stop) - start)
+    np.testing.assert_array_equal(log_odds_of(BENT, values), wanted)  # NaN stays NaN
+
+
 @given(st.floats(-100, 100, width=32), st.integers(0, 10**6))
 def test_log_odds_of_a_label_lie_between_the_knots_of_its_documents(value, count):
     base, values, counts = by_hand(BENT, value), np.array([value], np.float32), np.array([count])

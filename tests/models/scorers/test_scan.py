@@ -43,7 +43,7 @@ def sparse_of(rng: np.random.Generator, is_tied: bool) -> SparseSource:
 
 def with_sums_in_other_places(source: SparseSource, rng: np.random.Generator) -> SparseSource:
     rows = rng.permutation(NUM_TEXTS)
-    sums = all_sums(source._model, source._features[rows], 2)
+    sums = all_sums(source._model, source._features.take(rows), 2)
     return SparseSource(source._model, source._features, sums=sums.take(np.argsort(rows)))
 
 

@@ -18,6 +18,7 @@ from longtail.training.fitting import FittedOn
 from longtail.training.lexical import fit as module
 from longtail.training.lexical.fit import NamesFitting, count_words, fit_name_model, words_of
 from tests.closeness import assert_all_close
+from tests.rankings import dense
 
 NUM_LABELS = 12
 NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
@@ -85,7 +86,7 @@ def learned(monkeypatch):
 def test_right_finds_are_told_from_wrong_ones():
     model = fitted(*corpus(200))
     texts, truth = corpus(100, seed=1, right=1.0)
-    scores = model.scores(texts).toarray()
+    scores = dense(model.scores(texts), NUM_LABELS)
     scores[scores == 0] = -np.inf
     best = np.argsort(-scores, axis=1, kind="stable")[:, :2]
     hits = np.take_along_axis(truth.toarray(), best, axis=1)
@@ -193,7 +194,8 @@ def test_what_training_texts_say_of_codes_is_learned(is_right):
     right = np.argwhere(truth.toarray())[::2]
     for row, label in right if is_right else wrong:
         texts[row] += f" N{50 + label}.{label}7."
-    scores = coded(texts, truth).scores(["see N53.37 and river a", "see N53.37"]).toarray()
+    found = coded(texts, truth).scores(["see N53.37 and river a", "see N53.37"])
+    scores = dense(found, NUM_LABELS)
     assert (scores[0].argmax() == 3) == is_right
     assert (scores[1, 3] > 0) == is_right
 
