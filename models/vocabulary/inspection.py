@@ -80,10 +80,8 @@ class VocabularyInspection:
         if self.num_equal_names:
             language, name, ids = self.equal_names[0]
             said = count_of(self.num_equal_names, "name is that", "names are those")
-            found.append(
-                f"{said} of several concepts, such as "
-                f"{tagged(name, language)} of {' and '.join(ids[:2])}"
-            )
+            such = f"{tagged(name, language)} of {' and '.join(ids[:2])}"
+            found.append(f"{said} of several concepts, such as {such}")
         return [*found, *faults_of(self.second_names, self.hierarchy), *self.remarks]
 
 

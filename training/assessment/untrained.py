@@ -70,8 +70,7 @@ class LeftOut:
         least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
         if not self.count or total - self.count >= least:
             return
-        is_advised = split_name != "test" and "test" in dataset.split_names
-        others = "use --split test, or " if is_advised else ""
+        others = "use --split test, or " if "test" in {*dataset.splits} - {split_name} else ""
         raise DataError(
             f"{dataset.folder}, split {split_name!r}: got {self.count} of {total} documents that "
             f"{who} was trained on; expected at least {least} others; {others}give other documents"
