@@ -69,6 +69,11 @@ def check_count(name: str, value: object, error: type[LongtailError] = RequestEr
         raise error(f"{name} is {_shown(value)}; expected a whole number from 1")
 
 
+def count_of(number: int, one: str, several: str = "") -> str:
+    """Return how many there are of something: "1 line", "2,345 lines", "2 labels contain"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def ignore(*_: object) -> None:
     """Do nothing: the callback of callers that want none."""
 

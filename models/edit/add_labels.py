@@ -24,7 +24,7 @@ from longtail.models.edit.rewriting import (
     model_to_extend,
     write_changed,
 )
-from longtail.models.errors import BundleError, DataError, ignore
+from longtail.models.errors import BundleError, DataError, count_of, ignore
 from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.registry import kinds_of_new_labels, with_own_models
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
@@ -98,8 +98,8 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
             known = ", ".join(repr(label.id) for label in added[:_MAX_IDS])
             raise BundleError(
                 f"registry {str(registry.folder)!r}: version {other} is version {version} with "
-                f"{len(added)} more labels ({known}); choose --version {other} to add to those, "
-                f"or --version {version} to leave them out"
+                f"{count_of(len(added), 'more label')} ({known}); choose --version {other} to add "
+                f"to those, or --version {version} to leave them out"
             )
 
 

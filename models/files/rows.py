@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from longtail.models.errors import DataError, ignore
+from longtail.models.errors import DataError, count_of, ignore
 from longtail.models.files.text_files import (
     MAX_LINE_BYTES,
     BadLine,
     ProblemList,
-    counted_lines,
     lines,
     list_problems,
 )
@@ -336,7 +335,7 @@ def take_csv_rows(
     if problems.num_problems:
         listed = list_problems(problems.kept, problems.num_problems)
         raise DataError(
-            f"{path}: {counted_lines(problems.num_problems)} {problem}; correct them\n{listed}"
+            f"{path}: {count_of(problems.num_problems, 'line')} {problem}; correct them\n{listed}"
         )
 
 

@@ -219,11 +219,6 @@ class ProblemList:
         return tuple(self._kept)
 
 
-def counted_lines(number: int) -> str:
-    """Return "1 line", "2 lines", ..."""
-    return "1 line" if number == 1 else f"{number} lines"
-
-
 def list_problems(kept: Sequence[str], num_problems: int) -> str:
     """Return the problems that were kept, one a line, and how many more there are."""
     num_more = num_problems - len(kept)

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.labels.catalogue import Label
 from longtail.models.vocabulary.concept import UNTAGGED, Concept, ConceptVocabulary
-from longtail.models.vocabulary.inspection import hierarchy_of, languages_by_names
+from longtail.models.vocabulary.inspection import faults_of, hierarchy_of, languages_by_names
 from longtail.models.vocabulary.reading import read_vocabulary
 
 logger = logging.getLogger(__name__)
@@ -123,20 +123,11 @@ def _tell(vocabulary: ConceptVocabulary, where: str, shown: str) -> None:
     nameless = sum(not concept.names for concept in current)
     remarks = vocabulary.left_out.remarks()
     if other:
-        remarks.append(f"{other} concepts have no name in {shown or _NO_TAG} and show another")
+        said = count_of(other, "concept has", "concepts have")
+        remarks.append(f"{said} no name in {shown or _NO_TAG}; another is shown")
     if nameless:
-        remarks.append(
-            f"{nameless} concepts have no preferred name and show another, a notation or the id"
-        )
-    if vocabulary.second_names:
-        remarks.append(
-            f"{vocabulary.second_names} preferred names are a second one of a language, and so "
-            "taken as other names"
-        )
-    if cycles := hierarchy_of(vocabulary.concepts).cycles:
-        remarks.append(
-            f"{sum(map(len, cycles))} concepts are in {len(cycles)} circles of broader concepts, "
-            f"such as {' and '.join(cycles[0][:2])}"
-        )
+        said = count_of(nameless, "concept has", "concepts have")
+        remarks.append(f"{said} no preferred name; another, a notation or the id is shown")
+    remarks.extend(faults_of(vocabulary.second_names, hierarchy_of(vocabulary.concepts)))
     for remark in remarks:
         logger.warning("%s: %s", where, remark)

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.files.rows import (
     CsvTable,
     Fields,
@@ -178,7 +178,7 @@ def _check(path: Path, labels: list[Label], problems: ProblemList) -> None:
     if problems.num_problems:
         listed = list_problems(problems.kept, problems.num_problems)
         raise DataError(
-            f"{path}: {problems.num_problems} labels can't be used; "
+            f"{path}: {count_of(problems.num_problems, 'label')} can't be used; "
             f"fix them, for a label can't be skipped\n{listed}"
         )
     if not labels:

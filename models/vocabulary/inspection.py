@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from longtail.models.errors import count_of
 from longtail.models.vocabulary.concept import UNTAGGED, Concept, ConceptVocabulary
 
 MAX_EXAMPLES = 5
@@ -74,27 +75,14 @@ class VocabularyInspection:
         """Return a sentence for each thing that may be wrong."""
         found = []
         if self.num_nameless:
-            found.append(
-                f"{self.num_nameless} concepts have no preferred name, such as {self.nameless[0]}"
-            )
+            said = count_of(self.num_nameless, "concept has", "concepts have")
+            found.append(f"{said} no preferred name, such as {self.nameless[0]}")
         if self.num_equal_names:
             language, name, ids = self.equal_names[0]
-            found.append(
-                f"{self.num_equal_names} names are those of several concepts, such as "
-                f"{tagged(name, language)} of {' and '.join(ids[:2])}"
-            )
-        if self.second_names:
-            found.append(
-                f"{self.second_names} preferred names are a second one of a language, and so taken "
-                "as other names"
-            )
-        cycles = self.hierarchy.cycles
-        if cycles:
-            found.append(
-                f"{sum(map(len, cycles))} concepts are in {len(cycles)} circles of broader "
-                f"concepts, such as {' and '.join(cycles[0][:2])}"
-            )
-        return [*found, *self.remarks]
+            said = count_of(self.num_equal_names, "name is that", "names are those")
+            such = f"{tagged(name, language)} of {' and '.join(ids[:2])}"
+            found.append(f"{said} of several concepts, such as {such}")
+        return [*found, *faults_of(self.second_names, self.hierarchy), *self.remarks]
 
 
 def inspect_vocabulary(vocabulary: ConceptVocabulary) -> VocabularyInspection:
@@ -115,6 +103,17 @@ def inspect_vocabulary(vocabulary: ConceptVocabulary) -> VocabularyInspection:
         second_names=vocabulary.second_names,
         remarks=tuple(vocabulary.left_out.remarks()),
     )
+
+
+def faults_of(second_names: int, hierarchy: Hierarchy) -> Iterator[str]:
+    """Yield a sentence on second preferred names, and one on circles, where there are any."""
+    if second_names:
+        said = count_of(second_names, "preferred name is", "preferred names are")
+        yield f"{said} a second one of a language, and so taken as other names"
+    if cycles := hierarchy.cycles:
+        said = count_of(sum(map(len, cycles)), "concept is", "concepts are")
+        circles = count_of(len(cycles), "circle")
+        yield f"{said} in {circles} of broader concepts, such as {' and '.join(cycles[0][:2])}"
 
 
 def languages_by_names(concepts: Iterable[Concept]) -> dict[str, int]:

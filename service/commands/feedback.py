@@ -87,6 +87,7 @@ def export_file(
     ] = False,
 ) -> None:
     """Write all entries to a file, in the order in which they came; deleted ones as their ids."""
+    from longtail.models.errors import count_of
     from longtail.models.files.outputs import check_output_file
     from longtail.service.feedback.store import FeedbackStore
     from longtail.service.offline.feedback import export_feedback
@@ -94,7 +95,7 @@ def export_file(
     with FeedbackStore(feedback, must_exist=True) as store:
         check_output_file(target, inputs=[store.file], overwrite=overwrite, option="OUT")
         number = export_feedback(store, target)
-    print(f"Written: {target}, {number} entries.")
+    print(f"Written: {target}, {count_of(number, 'entry', 'entries')}.")
 
 
 @feedback_app.command("delete")

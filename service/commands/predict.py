@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError, DataError, count_of
 from longtail.models.files.failures import INTERRUPTED
 from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
@@ -243,15 +243,15 @@ def _answer_parquet(asked: _Asked) -> Tally:
 def _report(tally: Tally, asked: _Asked) -> None:
     said = f"; {tally.num_guarded} cells that begin as formulas got an apostrophe before them"
     typer.echo(
-        f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "
-        f"errors, {tally.num_truncated} texts cut. Written: {asked.target}"
-        f"{said if tally.num_guarded else ''}"
+        f"{count_of(tally.num_lines, 'document')}: {tally.num_results} answered, "
+        f"{tally.num_errors} with errors, {count_of(tally.num_truncated, 'text')} cut. "
+        f"Written: {asked.target}{said if tally.num_guarded else ''}"
     )
     if tally.num_errors:
         whole = "" if tally.num_results else "all "
         raise DataError(
-            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {str(asked.source)!r} "
-            f"could not be answered; the first: {tally.first_error}"
+            f"{whole}{tally.num_errors} of {count_of(tally.num_lines, 'document')} of "
+            f"{str(asked.source)!r} could not be answered; the first: {tally.first_error}"
         )
 
 

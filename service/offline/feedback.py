@@ -11,11 +11,11 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import BundleError, DataError, RequestError
+from longtail.models.errors import BundleError, DataError, RequestError, count_of
 from longtail.models.feedback import Entry, sha256_of
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
-from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.files.text_files import BadLine, ProblemList, list_problems
 from longtail.models.parts.texts import joined_text
 from longtail.service.errors import FeedbackConflictError
 from longtail.service.feedback.store import FeedbackStore
@@ -148,7 +148,7 @@ def _check_all(path: Path, versions: Versions) -> None:
             problems.add(each)
     if problems.num_problems:
         raise DataError(
-            f"{path}: {counted_lines(problems.num_problems)} can't be used, so nothing was "
+            f"{path}: {count_of(problems.num_problems, 'line')} can't be used, so nothing was "
             f"stored; mend them:\n{list_problems(problems.kept, problems.num_problems)}"
         )
     if is_empty:

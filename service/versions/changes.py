@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import queue
 import threading
@@ -23,7 +22,7 @@ from longtail.service.versions.serving import Canary, ServedModel, Serving
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
 _MAX_SKIPS = 64
 _COLLECT_INTERVAL_S = 1.0
-_LAST_LOAD_S = 30.0
+_LAST_LOAD_S = 120.0
 """How long a process that ends waits for a load: Python's own end aborts threads that compute."""
 
 
@@ -152,7 +151,8 @@ class LoaderThread:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
-        atexit.register(_let_end, weakref.ref(self))
+        # Before the functions of `atexit`, among which PyTorch's take down what a load uses.
+        threading._register_atexit(_let_end, weakref.ref(self))  # type: ignore[attr-defined]
 
     def submit(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Return the future of a task; it is cancelled where the thread stops before its end."""

@@ -61,7 +61,7 @@ REFUSALS = (
     r"\d+ lines? can't be used; (fix|no others are left; fix)",
     r"can't be skipped, for unknown labels are no reason to measure on the rest",
     r"\d+ of \d+ documents of (dev|test) have the text of a document of",
-    r"\d+ labels can't be used; fix them, for a label can't be skipped",
+    r"\d+ labels? can't be used; fix them, for a label can't be skipped",
     r"\d+% of the tokens of \d+ training texts are unknown to its",
     r"tf-idf: no token occurs in at least \d+ and at most \d+% of the training",
     r"none of the \d+ training documents has a word",

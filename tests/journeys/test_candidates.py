@@ -93,7 +93,7 @@ def test_what_was_said_is_learned_and_rolled_back(place, run):
     assert "Labels: 1 new." in learned.out
     assert run("feedback", "export", "out.jsonl", *store).status == 0
     again = run("learn", "data", "--feedback", "out.jsonl")
-    assert "Nothing is new: version 2 of 'registry' knows all 1 entries" in again.out
+    assert "Nothing is new: version 2 of 'registry' knows all of the feedback" in again.out
     assert Registry(place / "registry").open().catalogue.row_of_id("new:zebra-hides") is not None
     assert run("registry", "rollback").status == 0
     assert Registry(place / "registry").current() == 1

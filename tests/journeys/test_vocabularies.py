@@ -25,7 +25,7 @@ def test_show_tells_numbers_and_what_may_be_wrong(run, place):
     assert "concepts:        3, 1 of them deprecated" in shown.out
     assert "levels:          2" in shown.out and "May be wrong" not in shown.out
     (place / "twice.tsv").write_text("<u:a>\tx\n<u:b>\tx\n")
-    assert "1 names are those of several" in run("vocabulary", "show", "twice.tsv").out
+    assert "1 name is that of several" in run("vocabulary", "show", "twice.tsv").out
     found = json.loads(run("vocabulary", "show", "v.ttl", "--json").out)
     assert found["num_concepts"] == 3 and list(found["languages"]) == ["en", "fi"]
 

@@ -400,7 +400,7 @@ def _left_out(
             )
         is_left_out[[row for row in documents.left_out if row < num_documents]] = True
     found = LeftOut(is_left_out, unknown=tuple(unknown))
-    found.check(dataset.folder, split_name, "one of the models")
+    found.check(dataset, split_name, "one of the models")
     return found
 
 

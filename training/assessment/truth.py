@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.labels.catalogue import LabelCatalogue, row_in_use
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.dataset import Dataset
@@ -75,8 +75,8 @@ def truth_of(
     names = [dataset.labels[place].name for place in np.flatnonzero(is_unseen).tolist()]
     if num_unseen == np.count_nonzero(is_carried):
         raise DataError(
-            f"{dataset.folder}: got documents with {num_unseen} labels, all unknown to the model, "
-            f"such as {names[0]!r}; expected labels that it was trained with, by their ids"
+            f"{dataset.folder}: got documents with {count_of(num_unseen, 'label')}, all unknown "
+            f"to the model, such as {names[0]!r}; expected labels of its training, by their ids"
         )
     return found, UnseenLabels(num_unseen, int(counts[is_unseen].sum()), tuple(names[:_MAX_SHOWN]))
 
@@ -114,9 +114,9 @@ class UnseenLabels:
         """Return how they count, in a sentence."""
         more = ", ..." if self.num_labels > len(self.examples) else ""
         return (
-            f"The model lacks {self.num_labels:,} labels of the documents "
+            f"The model lacks {count_of(self.num_labels, 'label')} of the documents "
             f"({', '.join(map(repr, self.examples))}{more}): they count as missed, "
-            f"{self.num_missed:,} times."
+            f"{count_of(self.num_missed, 'time')}."
         )
 
 

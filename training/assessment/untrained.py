@@ -63,17 +63,17 @@ class LeftOut:
             return dataset
         return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
 
-    def check(self, where: object, split_name: str, who: str) -> None:
+    def check(self, dataset: Dataset, split_name: str, who: str) -> None:
         """Refuse to measure on too few documents, or where most documents are left out."""
         total = len(self.is_left_out)
         few = LEAST_LEFT if total >= LEAST_LEFT else 0
         least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
         if not self.count or total - self.count >= least:
             return
-        others = "use --split test, or " if split_name != "test" else ""
+        others = "use --split test, or " if "test" in {*dataset.splits} - {split_name} else ""
         raise DataError(
-            f"{where}, split {split_name!r}: got {self.count} of {total} documents that {who} was "
-            f"trained on; expected at least {least} others; {others}give other documents"
+            f"{dataset.folder}, split {split_name!r}: got {self.count} of {total} documents that "
+            f"{who} was trained on; expected at least {least} others; {others}give other documents"
         )
 
     def __str__(self) -> str:
@@ -225,7 +225,7 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
     num_calibrated = int(np.count_nonzero(calibrated & ~trained))
     left_out = LeftOut(trained, num_calibrated, tuple(unknown))
     who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
-    left_out.check(dataset.folder, split_name, who)
+    left_out.check(dataset, split_name, who)
     if said := str(left_out):
         logger.warning("%s, split %r: %s", dataset.folder, split_name, said)
     return left_out

@@ -181,18 +181,16 @@ class Dataset:
         return view
 
     def _advice_for(self, name: str) -> str:
-        """Return what to do for want of a split."""
+        """Return what to do for want of a split: no model is measured on its training documents."""
+        other = next((f"use --split {x}, or " for x in ("test", "dev") if x in self.splits), "")
         file = next(iter(self._files.form.split_files.get(name, (name,))))
         if name == "dev":
-            other = "use --split test, or " if "test" in self.split_names else ""
             return (
                 f"{other}keep a tenth of the training documents as {file!r} and train again (on "
                 "those that 'longtail train' held out the model was trained in the end)"
             )
-        other = next(iter(self.split_names), "train")
-        seen = ", on which the model may have been trained" if other == "train" else ""
         how = "give a folder with" if self.folder.is_file() else "add"
-        return f"measure on another with --split {other}{seen}, or {how} documents as {file!r}"
+        return f"{other}{how} documents that the model was not trained on as {file!r}"
 
     def _split_of(self, name: str, source: DocumentSource) -> Split:
         return Split(

@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.feedback import Entry
 from longtail.models.files.rows import json_rows, string_of
-from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.files.text_files import BadLine, ProblemList, list_problems
 
 _MAX_PROBLEMS = 10
 
@@ -67,8 +67,8 @@ def read_feedback(path: Path, place: str = "") -> Feedback:
             problems.add(BadLine(number, f"{error}{of_entry}"))
     if problems.num_problems:
         raise DataError(
-            f"{place}: {counted_lines(problems.num_problems)} can't be used; mend or remove them "
-            "(in a store, 'longtail feedback delete' removes an entry):\n"
+            f"{place}: {count_of(problems.num_problems, 'line')} can't be used; mend or remove "
+            "them (in a store, 'longtail feedback delete' removes an entry):\n"
             f"{list_problems(problems.kept, problems.num_problems)}"
         )
     kept = tuple(entry for entry in entries if not entry.id or entry.id not in deleted)

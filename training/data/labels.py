@@ -14,8 +14,8 @@ from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.files import CorpusFiles, either
 from longtail.models.corpus.forms import DocumentSource
 from longtail.models.corpus.raw import RawDocument
-from longtail.models.errors import DataError
-from longtail.models.files.text_files import ProblemList, counted_lines, list_problems
+from longtail.models.errors import DataError, count_of
+from longtail.models.files.text_files import ProblemList, list_problems
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.labels.cells import DELIMITER
 from longtail.models.labels.concepts import without_deprecated
@@ -234,7 +234,7 @@ def _tell_of_delimiter(
 def _without_labels(files: CorpusFiles, problems: ProblemList) -> str:
     source = files.splits["train"]
     listed = list_problems(problems.kept, problems.num_problems)
-    bad = f"{counted_lines(problems.num_problems)} can't be used"
+    bad = f"{count_of(problems.num_problems, 'line')} can't be used"
     if problems.num_problems and not any(
         isinstance(item, RawDocument) for item in read_documents(source)
     ):

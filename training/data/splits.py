@@ -21,8 +21,8 @@ from longtail.models.bundle.trained_on import digest_of, digests_of
 from longtail.models.corpus.documents import read_documents, recognised
 from longtail.models.corpus.forms import DocumentSource
 from longtail.models.corpus.raw import MOST_REPEATS, RawDocument
-from longtail.models.errors import DataError
-from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.errors import DataError, count_of
+from longtail.models.files.text_files import BadLine, ProblemList, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word
@@ -192,7 +192,7 @@ class Split:
         found = self.found
         if found.num_unknown and self.is_measured and self.skip_bad:
             raise DataError(
-                f"{self.path}: {counted_lines(found.num_unknown)} can't be skipped, for unknown "
+                f"{self.path}: {count_of(found.num_unknown, 'line')} can't be skipped, for unknown "
                 "labels are no reason to measure on the rest alone, which is easier; add the "
                 f"labels to {self.label_file} (they need no training documents), or take them "
                 f"out of the documents\n{list_problems(found.unknown, found.num_unknown)}"
@@ -237,7 +237,7 @@ class Split:
             logger.warning(
                 "%s: skipped %s that can't be used:\n%s",
                 self.path,
-                counted_lines(found.num_skipped),
+                count_of(found.num_skipped, "line"),
                 list_problems(found.problems, found.num_skipped),
             )
         oddities = {
@@ -361,7 +361,7 @@ def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
     advice = f"fix {them}, or skip {them} with --skip-bad"
     if not all(scan.labels.shape[0] for scan in scans if scan.num_skipped):
         advice = f"no others are left; fix {them}"
-    what = f"{counted_lines(num_skipped)} can't be used; {advice}"
+    what = f"{count_of(num_skipped, 'line')} can't be used; {advice}"
     return "\n".join([f"{folder}: {what}", *lists])
 
 

@@ -13,7 +13,8 @@ from jaxtyping import Int64
 
 from longtail.models.corpus.documents import recognised
 from longtail.models.corpus.raw import EmptyText
-from longtail.models.files.text_files import BadLine, ProblemList, counted_lines
+from longtail.models.errors import count_of
+from longtail.models.files.text_files import BadLine, ProblemList
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.character_terms import words_of
 from longtail.models.scorers.markup import first_markup, has_markup, without_markup
@@ -90,9 +91,11 @@ def find_oddities(
         yield from _of_split(name, found, int(counts[name].sum()))
     for first, second in combinations(texts, 2):
         if shared := len(np.intersect1d(texts[first], texts[second], assume_unique=True)):
-            yield f"{shared} texts of {second} are in {first} too, which makes measuring too easy"
+            said = count_of(shared, f"text of {second} is", f"texts of {second} are")
+            yield f"{said} in {first} too, which makes measuring too easy"
     if marked := [label.name for label in labels if has_markup(label.name)]:
-        yield f"{len(marked)} labels contain HTML, which stays as it is: {_shown(marked)}"
+        said = count_of(len(marked), "label contains", "labels contain")
+        yield f"{said} HTML, which stays as it is: {_shown(marked)}"
     num_labelled = sum(x.num_documents - x.num_unlabelled for x in problems.values())
     yield from _of_labels(labels, counts, num_labelled)
 
@@ -124,7 +127,7 @@ def _of_split(name: str, found: SplitProblems, num_labels: int) -> Iterator[str]
     for what, listed in lines.items():
         if listed.num_problems:
             first = "; ".join(listed.kept)
-            yield f"{name}: {counted_lines(listed.num_problems)} {what}: {first}"
+            yield f"{name}: {count_of(listed.num_problems, 'line')} {what}: {first}"
 
 
 def _of_labels(
@@ -132,14 +135,16 @@ def _of_labels(
 ) -> Iterator[str]:
     if alike := look_alikes(labels):
         shown = "; ".join(" = ".join(names) for names in alike[:_MAX_SHOWN])
-        yield f"{len(alike)} groups of labels differ only in case, spaces or Unicode form: {shown}"
+        said = count_of(len(alike), "group of labels differs", "groups of labels differ")
+        yield f"{said} only in case, spaces or Unicode form: {shown}"
     of_all = sum(counts.values(), np.zeros(len(labels), np.int64)).tolist()
     names = {label.name: of_all[row] for row, label in enumerate(labels) if of_all[row]}
     delimiter = other_delimiter(names, num_labelled)
     for mark, what in _MARKS.items():
         found = [label.name for label in labels if mark in label.name]
         if found and (mark in _SELDOM or mark == delimiter):
-            asked = f"{len(found)} labels contain {what}: {_shown(found)}; are they several each?"
+            asked = count_of(len(found), f"label contains {what}", f"labels contain {what}")
+            asked += f": {_shown(found)}; are they several each?"
             yield asked + f" Then give {delimiter_option(mark)}" * (mark == delimiter)
     if "train" not in counts:
         return
@@ -147,7 +152,8 @@ def _of_labels(
         if name != "train" and (
             unseen := int(np.count_nonzero((count > 0) & (counts["train"] == 0)))
         ):
-            yield f"{name}: {unseen} labels of its documents have no training document"
+            said = count_of(unseen, "label of its documents has", "labels of its documents have")
+            yield f"{name}: {said} no training document"
 
 
 def _shown(names: list[str]) -> str:

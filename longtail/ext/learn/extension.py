@@ -86,8 +86,8 @@ def learn(
 def nothing_new(version: int, registry: Path, num_entries: int) -> str:
     """Return the message for feedback with nothing to learn."""
     return (
-        f"Nothing is new: version {version} of {str(registry)!r} knows all {num_entries} entries "
-        "of the feedback already."
+        f"Nothing is new: version {version} of {str(registry)!r} knows all of the "
+        f"feedback already (number of entries: {num_entries})."
     )
 
 

@@ -72,14 +72,21 @@ def make_server(client: AsyncClient, *, read_only: bool = False) -> MCPServer:
     It uses the client on its own event loop.
     """
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.tools import Tool
 
-    server = MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING")
-    tools = AgentTools(client)
-    for tool in (tools.suggest, tools.search, tools.explain):
-        server.add_tool(tool)
-    if not read_only:
-        server.add_tool(tools.feedback)
-    return server
+    class StrictTool(Tool):
+        async def run(self, arguments: dict[str, Any], *rest: Any, **options: Any) -> Any:
+            """Refuse arguments that the tool does not have: it would go on without them."""
+            known = self.parameters["properties"]
+            for name in sorted(arguments.keys() - known):
+                raise ToolError(f"{self.name}: no argument {name!r}; it has {', '.join(known)}")
+            return await super().run(arguments, *rest, **options)
+
+    own = AgentTools(client)
+    functions: list[Any] = [own.suggest, own.search, own.explain, own.feedback]
+    tools: list[Tool] = [StrictTool.from_function(x) for x in functions[: 3 if read_only else 4]]
+    return MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING", tools=tools)
 
 
 def mend_surrogates() -> None:

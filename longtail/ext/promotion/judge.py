@@ -23,7 +23,7 @@ from longtail.ext.promotion.paired import (
 )
 from longtail.ext.promotion.verdict import Check, Verdict
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import ConfigError, DataError, LongtailError
+from longtail.models.errors import ConfigError, DataError, LongtailError, count_of
 from longtail.models.predict.trial import check_answers
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.reliability import calibration_error
@@ -116,9 +116,9 @@ def _feedback_tests(
     ids = [frozenset(label.id for label in version.bundle.catalogue) for version in (old, new)]
     feedback = new_feedback(path, published_at, ids[0] & ids[1])
     notes.append(
-        f"feedback: {len(feedback.documents)} entries used, {feedback.num_before} left out because "
-        f"they came before the candidate was published, and {feedback.num_unusable} without a text "
-        "or without both right and wrong labels that both versions know"
+        f"feedback: {count_of(len(feedback.documents), 'entry', 'entries')} used, "
+        f"{feedback.num_before} left out as older than the candidate, and {feedback.num_unusable} "
+        "without a text or without both right and wrong labels that both versions know"
     )
     if len(feedback.documents) < rules.min_documents:
         notes.append(f"feedback: not tested; expected at least {rules.min_documents} entries")

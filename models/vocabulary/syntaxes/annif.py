@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.files.rows import CsvTable, string_of
 from longtail.models.files.text_files import BadLine, ProblemList, lines, list_problems
 from longtail.models.vocabulary.concept import CONCEPT, UNTAGGED, Facts
@@ -113,6 +113,5 @@ def _add(
 def _refuse(path: Path, problems: ProblemList) -> None:
     if problems.num_problems:
         listed = list_problems(problems.kept, problems.num_problems)
-        raise DataError(
-            f"{path}: {problems.num_problems} lines are no subjects; correct them\n{listed}"
-        )
+        bad = f"{count_of(problems.num_problems, 'line')} can't be read as subjects"
+        raise DataError(f"{path}: {bad}; correct them\n{listed}")

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 from xml.parsers import expat
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, count_of
 from longtail.models.extras import require
 from longtail.models.files.text_files import (
     AsUtf8,
@@ -126,9 +126,8 @@ def _refuse_lines(library: ModuleType, path: Path, max_problems: int) -> None:
         except SyntaxError as error:
             problems.add(BadLine(number, _reason(error)))
     listed = list_problems(problems.kept, problems.num_problems)
-    raise DataError(
-        f"{path}: {problems.num_problems} lines are no N-Triples; correct them\n{listed}"
-    )
+    bad = f"{count_of(problems.num_problems, 'line')} can't be read as N-Triples"
+    raise DataError(f"{path}: {bad}; correct them\n{listed}")
 
 
 def _line_of_error(library: ModuleType, path: Path, form: str) -> int:

@@ -38,6 +38,9 @@ def test_agents_suggest_search_explain_and_give_feedback(start_server, two_versi
             kept = await call("feedback", text="a text", accepted=["L0"], rejected=["L1"])
             assert len(kept["entries"]) == 1
             assert "L99" in await call("explain", text="a text", label_id="L99")
+            for name in tools:
+                assert f"{name}: no argument 'top_k'; it has " in await call(name, top_k=3)
+            assert "it has text, k" in await call("suggest", text="a text", top_k=3)
 
     with start_server(registry=two_versions, feedback=tmp_path / "feedback") as url:
         asyncio.run(ask(url))

@@ -155,7 +155,7 @@ def registry(parts, manifest, tmp_path):
 def test_a_second_addition_that_would_leave_out_the_first_is_refused(registry):
     with pytest.raises(
         BundleError,
-        match=r"version 2 is version 1 with 1 more labels \('N1'\); choose --version 2 to add to "
+        match=r"version 2 is version 1 with 1 more label \('N1'\); choose --version 2 to add to "
         "those, or --version 1 to leave them out",
     ):
         check_is_latest(registry, 1, NEW[1:2])

@@ -235,8 +235,8 @@ def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog):
     told = caplog.text
     assert "v.ttl: names are shown in en, as most concepts have one in it" in told
     assert "there are en (2), fi (2), no language tag (1), sv (1)" in told
-    assert "1 concepts have no name in en and show another" in told
-    assert "3 concepts have no preferred name and show another" in told
+    assert "1 concept has no name in en; another is shown" in told
+    assert "3 concepts have no preferred name; another" in told
     assert "2 preferred names are a second one" in told
     assert "3 broader or narrower concepts are not in the file" in told
 
@@ -254,7 +254,7 @@ def test_a_vocabulary_is_a_label_file(tmp_path, caplog):
     assert form_of(path) is OWN_FORM
     labels = read_label_file(path, form_of(path), language="fi")
     assert [(label.id, label.name) for label in labels] == [("u:a", "Ä"), ("u:b", "B")]
-    assert "2 concepts are in 1 circles of broader concepts, such as u:a and u:b" in caplog.text
+    assert "2 concepts are in 1 circle of broader concepts, such as u:a and u:b" in caplog.text
     named = with_names_of_parents(labels, labels)
     assert (named[0].parents, named[0].broader) == (("B",), ("u:b",))
     assert len(read_label_file(path, OWN_FORM, keep_deprecated=True)) == 3

@@ -143,7 +143,7 @@ def test_bad_lines_of_annifs_tsv_are_told(tmp_path):
     message = refusal(
         written(tmp_path, "u:a\tx\n<u:b>\tx\ty\tz\n<u:c>\tx\n<u:c>\ty\n<>\tx", "v.tsv")
     )
-    assert "4 lines are no subjects" in message
+    assert "4 lines can't be read as subjects" in message
     assert "line 1: 'u:a' is no URI in angle brackets" in message
     assert "line 2: 4 cells; expected a URI, a label and a notation" in message
     assert "line 4: URI 'u:c' again, as on line 3" in message

@@ -205,7 +205,7 @@ def wait_until(is_so):
 @pytest.mark.slow
 def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied):
     add("NEW-1", "fishing rights")
-    with pytest.raises(BundleError, match=r"version 2 is version 1 with 1 more labels \('NEW-1'\)"):
+    with pytest.raises(BundleError, match=r"version 2 is version 1 with 1 more label \('NEW-1'\)"):
         add("NEW-2", "whales")
     assert copied.versions() == [1, 2]
     add("NEW-2", "whales", "--version", "2")

@@ -176,8 +176,34 @@ def test_merged_labels_stand_for_the_one_in_use_and_others_are_left_out(read):
     )
 
 
-@pytest.mark.parametrize(("split", "is_advised"), [("dev", True), ("test", False)])
-def test_no_advice_asks_for_the_split_that_is_in_force(split, is_advised):
+def corpus_with(folder, *splits: str) -> Dataset:
+    (folder / "labels.jsonl").write_text('{"id": "a", "name": "A"}')
+    for name in splits:
+        (folder / f"{name}.jsonl").write_text('{"text": "x", "labels": ["a"]}')
+    return open_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("there", "split", "is_advised"),
+    [("test", "dev", True), ("test", "test", False), ("dev", "train", False)],
+)
+def test_no_advice_asks_for_the_split_that_is_in_force_or_for_none(
+    tmp_path, there, split, is_advised
+):
+    dataset = corpus_with(tmp_path, there)
     with pytest.raises(DataError) as caught:
-        LeftOut(np.arange(100) < 90).check("data.csv", split, "version 2")
+        LeftOut(np.arange(100) < 90).check(dataset, split, "version 2")
     assert ("use --split test" in str(caught.value)) == is_advised
+
+
+@pytest.mark.parametrize(
+    ("there", "advice"),
+    [
+        (["train"], "it has 'train'; add documents that the model was not trained on as 'test."),
+        (["train", "dev"], "it has 'train', 'dev'; use --split dev, or add documents that "),
+    ],
+)
+def test_for_want_of_a_split_only_one_that_can_be_measured_on_is_advised(tmp_path, there, advice):
+    with pytest.raises(DataError, match="no split 'test'; ") as caught:
+        corpus_with(tmp_path, *there).split("test")
+    assert advice in str(caught.value)

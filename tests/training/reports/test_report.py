@@ -181,9 +181,9 @@ def test_what_is_suspicious_is_told(tmp_path):
         "train: 1 of 4 documents have the text of an earlier one",
         "train: 1 line with an empty text: train.jsonl, line 5: empty text",
         "test: 1 line with an empty text: test.jsonl, line 3",
-        "1 texts of test are in train too, which makes measuring too easy",
-        "1 groups of labels differ only in case, spaces or Unicode form: Books = books",
-        "1 labels contain a vertical bar: 'a|b'; are they several each?",
-        "test: 1 labels of its documents have no training document",
+        "1 text of test is in train too, which makes measuring too easy",
+        "1 group of labels differs only in case, spaces or Unicode form: Books = books",
+        "1 label contains a vertical bar: 'a|b'; are they several each?",
+        "test: 1 label of its documents has no training document",
     ):
         assert said in told

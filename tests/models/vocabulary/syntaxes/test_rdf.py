@@ -52,7 +52,7 @@ def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line):
     good = f'<u:a> {NAME} "good"@en .'.encode()
     lines = [good, line if isinstance(line, bytes) else line.encode(), good]
     message = refusal(written(tmp_path, b"\n".join(lines), "v.nt"))
-    assert "1 lines are no N-Triples" in message and "v.nt, line 2: " in message
+    assert "1 line can't be read as N-Triples" in message and "v.nt, line 2: " in message
 
 
 @pytest.mark.parametrize("depth", [100, 101])
