@@ -149,6 +149,6 @@ def test_a_run_in_which_every_line_failed_has_failed(place, run):
     Path("bad.jsonl").write_text('{"text": ""}\n')
     outcome = run("predict", "--input", "bad.jsonl", "--output", "out")
     assert outcome.status == 1
-    assert "all 1 of 1 documents of 'bad.jsonl' could not be answered" in outcome.err
+    assert "all 1 of 1 document of 'bad.jsonl' could not be answered" in outcome.err
     assert "; the first: the one with index 0: " in outcome.err
     assert len(answers("out")) == 1
