@@ -125,8 +125,8 @@ class DevRanking:
         """Return the sum of measures at 5 of each document (see `document_values_at`).
 
         Args:
-            scores: Of the pairs; a document's labels are ranked by them.
-            measures: Of "P", "nDCG" and "PSP"; fractions.
+            scores: Scores of the pairs, by which the labels of a document are ranked.
+            measures: Names among "P", "nDCG" and "PSP"; each is a fraction.
         """
         k = min(CUT_OFF, scores.shape[1])
         found = document_values_at(self.joined(scores, k), k, self.propensity_weights)
