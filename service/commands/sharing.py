@@ -72,6 +72,7 @@ def pull(
     """Fetch a model into the registry, verified and tried."""
     from tqdm import tqdm
 
+    from longtail.models.bundle.bundle import read_manifest
     from longtail.models.bundle.registry import Registry
     from longtail.models.predict.trial import check_answers
     from longtail.models.sharing.transfer import pull as fetch
@@ -86,7 +87,7 @@ def pull(
         track=partial(tqdm, desc="fetched", unit=" files"),
         check=check_answers,
     )
-    found = store.open(made).manifest
+    found = read_manifest(store.folder_of(made))
     if as_json:
         print_json({"version": made, "digest": found.digest, "current": store.current()})
         return
