@@ -32,7 +32,6 @@ from longtail.models.errors import (
     BundleNotFoundError,
     BundleVersionError,
     ConfigError,
-    ignore,
 )
 from longtail.models.files.durable import make_read_only, sync_tree
 from longtail.models.platform import lock, sync_folder
@@ -42,13 +41,9 @@ _Files: TypeAlias = Iterable[tuple[str, FileInfo]]
 
 
 def push(bundle: Bundle, uri: str, card: str, *, replace: bool) -> bool:
-    """Send a bundle and its card; return whether anything had to be sent.
+    """Send a bundle and its card, in Markdown; return whether anything had to be sent.
 
-    Args:
-        bundle: What is sent.
-        uri: Of a `Place`.
-        card: In Markdown.
-        replace: Whether another bundle may be replaced there.
+    Another bundle that is there is only replaced if asked.
     """
     place = Place(uri)
     try:
@@ -60,10 +55,8 @@ def push(bundle: Bundle, uri: str, card: str, *, replace: bool) -> bool:
     if there == bundle.manifest.digest:
         return False
     if there and not replace:
-        raise BundleError(
-            f"{uri!r}: holds another bundle (digest {there[:12]}); replace it with --overwrite, "
-            "or choose another place"
-        )
+        told = f"{uri!r}: holds another bundle (digest {there[:12]})"
+        raise BundleError(f"{told}; replace it with --overwrite, or choose another place")
     place.write({x: bundle.folder / x for x in (MANIFEST_NAME, *bundle.manifest.files)}, card)
     return True
 
@@ -75,17 +68,17 @@ def pull(
     activate: bool,
     digest: str = "",
     track: Callable[[_Files], _Files] = iter,
-    check: Callable[[Bundle], object] = ignore,
+    check: Callable[[Bundle], object] | None = None,
 ) -> int:
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
 
     Args:
-        uri: URI of a `Place`.
+        uri: Of a `Place`.
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
         track: Yields the files as they are begun.
-        check: Gets the bundle before it has a version, and raises BundleError where it is unfit.
+        check: Gets the bundle before it has a version, and raises where it is unfit.
     """
     if digest and not re.fullmatch("[0-9a-f]{8,64}", digest):  # fewer could be found by trying
         raise ConfigError(f"digest {digest!r}: expected 8 to 64 digits of 0-9 and a-f")
