@@ -18,32 +18,6 @@ from longtail.models.metrics import shown_in
 _BANDS = ("0", "1", "2-9", "10-99", "100+")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|&!~]")
-_CARD = """\
----
-library_name: longtail
-pipeline_tag: text-classification
-tags:
-- extreme-multi-label-classification
-{licence}---
-
-# {name}
-
-Finds the labels of a text among {labels:,}. Trained with Longtail {release} on {documents:,} \
-documents: {data}.
-
-```sh
-longtail pull {source} --digest {digest}
-longtail serve            # then http://localhost:8000/
-```
-
-Percent on {chosen_on}; then the default scorer's, by how many training documents a label has:
-
-{scorers}
-
-{bands}
-
-{content}
-"""
 
 
 def model_card(
@@ -85,20 +59,37 @@ def model_card(
         for scorer in manifest.scorers
         if scorer in keeping
     ]
-    return _CARD.format(
-        licence=f"license: {json.dumps(licence)}\n" if licence else "",
-        name=name,
-        labels=manifest.label_count,
-        release=_quoted(manifest.longtail_version),
-        documents=manifest.training_document_count,
-        data=data or "the publisher did not say which",
-        source=source or "PLACE",
-        digest=manifest.digest,
-        chosen_on=manifest.chosen_on,
-        scorers=_table("scorer", shown_in("card"), {x: y["all"] for x, y in measured.items()}),
-        bands=_table("documents", shown_in("card, bands"), {x: shown.get(x) for x in _BANDS}),
-        content="\n".join(f"- {_quoted(fact)}" for fact in content),
-    )
+    scorers = _table("scorer", shown_in("card"), {x: y["all"] for x, y in measured.items()})
+    bands = _table("documents", shown_in("card, bands"), {x: shown.get(x) for x in _BANDS})
+    facts = "\n".join(f"- {_quoted(fact)}" for fact in content)
+    license_line = f"license: {json.dumps(licence)}\n" if licence else ""
+    return f"""\
+---
+library_name: longtail
+pipeline_tag: text-classification
+tags:
+- extreme-multi-label-classification
+{license_line}---
+
+# {name}
+
+Finds the labels of a text among {manifest.label_count:,}. Trained with Longtail \
+{_quoted(manifest.longtail_version)} on {manifest.training_document_count:,} documents: \
+{data or "the publisher did not say which"}.
+
+```sh
+longtail pull {source or "PLACE"} --digest {manifest.digest}
+longtail serve            # then http://localhost:8000/
+```
+
+Percent on {manifest.chosen_on}; then the default scorer's, by training documents of a label:
+
+{scorers}
+
+{bands}
+
+{facts}
+"""
 
 
 def _table(first: str, names: list[str], rows: Mapping[str, Any]) -> str:
