@@ -47,14 +47,12 @@ def push(
         bundle, keeping_documents(), card_lines(bundle),
         name=name, data=data, licence=licence, source=source,
     )  # fmt: skip
-    is_sent = send(bundle, place, card, replace=overwrite)
-    digest = bundle.manifest.digest
+    is_sent, digest = send(bundle, place, card, replace=overwrite), bundle.manifest.digest
     if as_json:
         print_json({"place": place, "digest": digest, "sent": is_sent})
-    elif is_sent:
-        print(f"Sent to {place} with its model card.\nDigest {digest}")
-    else:
-        print(f"{place} holds this model already.\nDigest {digest}")
+        return
+    told = f"Sent to {place}" if is_sent else f"{place} holds this model already"
+    print(f"{told}.\nDigest {digest}")
 
 
 def pull(
@@ -72,21 +70,16 @@ def pull(
     """Fetch a model into the registry, verified and tried."""
     from tqdm import tqdm
 
+    from longtail.models.bundle.bundle import read_manifest
     from longtail.models.bundle.registry import Registry
     from longtail.models.predict.trial import check_answers
     from longtail.models.sharing.transfer import pull as fetch
 
     store = Registry(registry)
     store.check_writable()
-    made = fetch(
-        place,
-        store,
-        activate=move,
-        digest=digest,
-        track=partial(tqdm, desc="fetched", unit=" files"),
-        check=check_answers,
-    )
-    found = store.open(made).manifest
+    track = partial(tqdm, desc="fetched", unit=" files")
+    made = fetch(place, store, activate=move, digest=digest, track=track, check=check_answers)
+    found = read_manifest(store.folder_of(made))
     if as_json:
         print_json({"version": made, "digest": found.digest, "current": store.current()})
         return

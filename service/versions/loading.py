@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
@@ -26,11 +25,10 @@ from typing import Self, TypeVar
 from longtail.models.bundle.bundle import Bundle, MapArrays, read_manifest
 from longtail.models.bundle.registry import CURRENT, STATE_NAME, Registry, RegistryState
 from longtail.models.bundle.trained_on import read_probes
-from longtail.models.errors import BundleError, BundleNotFoundError, LongtailError, ignore
-from longtail.models.files.durable import make_read_only, write_json_durably
+from longtail.models.errors import BundleNotFoundError, LongtailError, ignore
+from longtail.models.files.durable import write_json_durably
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
-from longtail.models.platform import sync_folder
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import (
     WorkRunner,
@@ -39,7 +37,7 @@ from longtail.models.predict.trial import (
     warmup_texts_of,
 )
 from longtail.models.sharing.places import Place
-from longtail.models.sharing.transfer import fetch, read_state
+from longtail.models.sharing.transfer import fetch, read_state, storing
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.metrics import ModelMetrics
@@ -59,25 +57,18 @@ class RegistrySource:
                 "file:///mnt/registry".
             registry: Where the copies go; nobody else publishes there.
         """
-        self._where = f"registry source {uri!r}"
         self._place = Place(uri)
         self._registry = registry
         self._seen: RegistryState | None = None
 
     def refresh(self) -> None:
         """Take over the alias and its history, if they have changed."""
-        with self._place.reading() as open_file:
-            state = read_state(open_file, self._where)
+        state = read_state(self._place)
         if state == self._seen:
             return
-        try:
-            self._registry.folder.mkdir(parents=True, exist_ok=True)
-            write_json_durably(self._registry.folder / STATE_NAME, asdict(state))
-        except OSError as error:
-            raise BundleError(
-                f"registry {str(self._registry.folder)!r}: {STATE_NAME} can't be stored ({error}); "
-                "make room"
-            ) from error
+        path = self._registry.folder / STATE_NAME
+        with storing(path):
+            write_json_durably(path, asdict(state))
         self._seen = state
 
     def fetch(self, number: int) -> None:
@@ -85,19 +76,8 @@ class RegistrySource:
         folder = self._registry.folder / str(number)
         if folder.is_dir():
             return
-        where = f"{self._where}: version {number}"
-        incoming = folder.with_name(f".fetching-{number}-{os.getpid()}")
-        try:
-            with self._place.reading() as open_any:
-                fetch(lambda name: open_any(f"{number}/{name}"), incoming, where)
-            make_read_only(incoming)
-            incoming.rename(folder)
-            sync_folder(folder.parent)
-        except OSError as error:
-            raise BundleError(f"{where}: a copy can't be stored ({error}); make room") from error
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
-        logger.info("fetched version=%d from %s", number, self._where)
+        fetch(self._place, folder, f"{number}/")
+        logger.info("fetched version=%d from %s", number, self._place.uri)
 
 
 def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) -> float:
