@@ -152,6 +152,13 @@ def test_options_go_along_in_body_and_query(client):
     assert line.labels[0].explanation is not None
 
 
+def test_options_of_labels_are_those_of_the_service(client):
+    listed = client.labels("label", limit=2, offset=1, sort="match", version=None)
+    assert [label.id for label in listed.labels] == ["L1", "L2"]
+    with pytest.raises(ProblemError, match="limt"):
+        client.labels("label", limt=2)
+
+
 def test_an_admin_changes_what_is_served(open_server, keys):
     key, entry = keys[0]
     with open_server(admin_keys=entry) as url, Client(url, key=key) as client:
@@ -273,7 +280,7 @@ def test_an_answer_of_something_else_is_an_error(answer_with):
             client.models()
         with pytest.raises(ProblemError, match="502 Not answered by Longtail: <html"):
             client.models()
-        with pytest.raises(ClientError, match="is not JSON"):
+        with pytest.raises(ClientError, match="Invalid JSON"):
             list(client.stream_batch(["a"]))
 
 
