@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from longtail.models.errors import RequestError
+from longtail.service import client as client_module
 from longtail.service.client import (
     AsyncClient,
     Client,
@@ -213,6 +214,14 @@ def test_a_stream_answers_each_line_in_order(client):
     assert (first.index, second.id) == (0, "b")
     assert isinstance(third, BatchError)
     assert third.error.status == 422
+
+
+def test_the_shapes_of_answers_are_not_prepared_for_each_line(client, monkeypatch):
+    made = []
+    adapter = client_module.TypeAdapter
+    monkeypatch.setattr(client_module, "TypeAdapter", lambda x: made.append(x) or adapter(x))
+    assert len(list(client.stream_batch(["a"] * 5, k=1))) == 5
+    assert len(made) <= 1
 
 
 def test_lines_are_taken_only_as_fast_as_answers_are_read(client):
