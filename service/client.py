@@ -1,7 +1,7 @@
 """Clients of the service over httpx: `Client`, and `AsyncClient` for asyncio.
 
-The calls are written once, as coroutines that wait for nothing but `_Calls._send` and `_pause`;
-`Client` sends at once there, so that a coroutine is finished after its first step.
+The calls are written once, as coroutines. Those of `Client` wait for no event loop: each of them is
+finished after its first step.
 """
 
 from __future__ import annotations
@@ -11,18 +11,11 @@ import json
 import random
 import secrets
 import time
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import update_wrapper
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar
+from functools import cache, update_wrapper
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -46,6 +39,7 @@ _MAX_BYTES = 2**20
 """Most lines of a batch, and bytes unless one line has more, that are sent in one request."""
 _MAX_SHOWN_CHARACTERS = 500
 _chance = random.SystemRandom()
+_JSON_LINES = {"Content-Type": "application/x-ndjson"}
 
 
 class ClientError(LongtailError):
@@ -95,19 +89,12 @@ class Retry:
     jitter: float = 0.5
 
     def wait_s(self, attempt: int, waited_s: float, error: ClientError) -> float | None:
-        """Return the seconds to wait before the next attempt; None where there is none.
-
-        Args:
-            attempt: Number of the one that failed, from 1.
-            waited_s: Seconds that were waited before it.
-            error: How it failed.
-        """
-        asked = None
+        """Return the seconds to wait after an attempt, from 1, that failed; None: ask no more."""
+        wait_s = self.first_wait_s * 2 ** (attempt - 1)
         if isinstance(error, ProblemError) and error.problem.status in {429, 503}:
-            asked = error.retry_after_s
+            wait_s = wait_s if error.retry_after_s is None else error.retry_after_s
         elif not isinstance(error, ConnectionFailedError):
             return None
-        wait_s = self.first_wait_s * 2 ** (attempt - 1) if asked is None else asked
         wait_s *= 1 + self.jitter * _chance.random()
         is_over = attempt >= self.max_attempts or waited_s + wait_s > self.max_wait_s
         return None if is_over else wait_s
@@ -117,190 +104,10 @@ NEVER = Retry(max_attempts=1)
 _RETRY = Retry()
 
 
-class _Calls:
-    """The calls of both clients. A call that fails raises a `ClientError` (see its subclasses)."""
+class _Connection:
+    """Connections to a service, of either kind; with a `httpx.Client` no coroutine waits."""
 
-    def __init__(self, http: httpx.Client | httpx.AsyncClient, retry: Retry) -> None:
-        self._http, self._retry = http, retry
-
-    async def _send(self, method: str, path: str, options: Mapping[str, Any]) -> httpx.Response:
-        assert isinstance(self._http, httpx.AsyncClient)
-        return await self._http.request(method, path, **options)
-
-    async def _pause(self, wait_s: float) -> None:
-        await asyncio.sleep(wait_s)
-
-    async def predict(self, texts: str | Sequence[str], **options: Any) -> PredictResponse:
-        """Return the best labels of one text or several, as many as one request may have.
-
-        Args:
-            texts: None of them blank.
-            **options: Those of `POST /v1/predict`: `k`, `scorer`, `threshold`, ..., `timeout_s`.
-        """
-        is_one = isinstance(texts, str)
-        asked = {"text": texts_of([texts])[0]} if is_one else {"texts": list(texts_of(texts))}
-        return await self._ask("POST", "/v1/predict", PredictResponse, body={**asked, **options})
-
-    async def stream_batch(
-        self, lines: Iterable[Line], **options: Any
-    ) -> AsyncIterator[BatchAnswer]:
-        """Yield the answer to each line in order, a result or an error.
-
-        Args:
-            lines: Any number of texts, or objects with `text`, `id` and options of their own; some
-                hundred are taken at a time, and sent in one request.
-            **options: What is asked for where a line says nothing.
-
-        Raises:
-            IncompleteBatchError: It ended early; send again the lines without answers.
-        """
-        check_several(lines, "lines")
-        first = 0
-        for chunk in _chunks(lines):
-            answers, end = await self._ask("POST", "/v1/batch", _batch, lines=chunk, query=options)
-            for answer in answers:
-                yield _numbered(answer, first + answer.index)
-            if end is None or not end.summary.complete:
-                told = end.summary.error if end is not None else None
-                why = "the answer breaks off" if told is None else f"{told.title}: {told.detail}"
-                raise IncompleteBatchError(f"the batch is not complete: {why}")
-            first += len(answers)
-
-    async def models(self) -> ModelList:
-        """Return all versions of the registry."""
-        return await self._ask("GET", "/v1/models", ModelList)
-
-    async def labels(
-        self,
-        query: str = "",
-        *,
-        limit: int = 20,
-        offset: int = 0,
-        version: int | Literal["current"] | None = None,
-    ) -> LabelList:
-        """Return the labels that a query finds, and how many there are."""
-        asked = {"query": query, "limit": limit, "offset": offset, "version": version}
-        return await self._ask("GET", "/v1/labels", LabelList, query=asked)
-
-    async def label(
-        self, label_id: str, *, version: int | Literal["current"] | None = None
-    ) -> LabelDetail:
-        """Return all that is known of a label."""
-        # As a parameter, because proxies decode and merge the slashes of an id in the path.
-        asked = {"id": label_id, "version": version}
-        return await self._ask("GET", "/v1/labels", LabelDetail, query=asked)
-
-    async def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
-        """Say which labels are right; entries as `longtail.service.schemas.feedback.FeedbackEntry`.
-
-        One without an `id` gets one, so that it is stored once, however often it is sent.
-        """
-        named = [{"id": f"client-{secrets.token_hex(16)}", **entry} for entry in entries]
-        return await self._ask("POST", "/v1/feedback", FeedbackReceipts, body={"entries": named})
-
-    async def is_ready(self) -> bool:
-        """Return whether the service can predict now; asks once."""
-        try:
-            await self._ask("GET", "/readyz", dict, retry=NEVER)
-        except (ProblemError, ConnectionFailedError):
-            return False
-        return True
-
-    async def load(self, version: int) -> ModelChange:
-        """Load a version beside the others."""
-        return await self._change("POST", f"models/{version}/load")
-
-    async def unload(self, version: int) -> ModelChange:
-        """Unload a version."""
-        return await self._change("POST", f"models/{version}/unload")
-
-    async def activate(self, version: int) -> ModelChange:
-        """Let `current` name this version, and answer with it."""
-        return await self._change("POST", f"models/{version}/activate")
-
-    async def rollback(self) -> ModelChange:
-        """Go back to the version that was `current` before; never asked twice."""
-        return await self._change("POST", "rollback", retry=NEVER)
-
-    async def set_canary(self, version: int, share: float) -> ModelChange:
-        """Give a version a share, from 0 to 1, of the requests that name none."""
-        return await self._change("PUT", "canary", body={"version": version, "share": share})
-
-    async def end_canary(self) -> ModelChange:
-        """Answer all requests that name no version with the default again."""
-        return await self._change("DELETE", "canary")
-
-    async def _change(self, method: str, path: str, **asked: Any) -> ModelChange:
-        """Ask for a change of the models, which takes as long as it takes to load one."""
-        timeout = httpx.Timeout(self._http.timeout.connect, read=None)
-        return await self._ask(method, f"/v1/admin/{path}", ModelChange, timeout=timeout, **asked)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        shape: type[T] | Callable[[httpx.Response], T],
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-        lines: bytes | None = None,
-        retry: Retry | None = None,
-        **options: Any,
-    ) -> T:
-        """Return what an answer says; ask again as often as `retry` says.
-
-        Args:
-            method: HTTP method.
-            path: The route's path.
-            shape: Class of the answer, or what reads it.
-            query: Parameters; those that are None are left out.
-            body: JSON of the body.
-            lines: JSON lines of the body.
-            retry: None: as the client was made.
-            **options: Options of httpx.
-        """
-        if query is not None:
-            options["params"] = {x: json.loads(_json(y)) for x, y in query.items() if y is not None}
-        if body is not None:
-            options |= {"content": _json(body), "headers": {"Content-Type": "application/json"}}
-        if lines is not None:
-            options |= {"content": lines, "headers": {"Content-Type": "application/x-ndjson"}}
-        attempt, waited_s = 1, 0.0
-        while True:
-            try:
-                response = await self._sent(method, path, options)
-                return (
-                    _read(shape, response.content) if isinstance(shape, type) else shape(response)
-                )
-            except (ProblemError, ConnectionFailedError) as error:
-                wait_s = (retry or self._retry).wait_s(attempt, waited_s, error)
-                if wait_s is None:
-                    raise
-            await self._pause(wait_s)
-            attempt, waited_s = attempt + 1, waited_s + wait_s
-
-    async def _sent(self, method: str, path: str, options: Mapping[str, Any]) -> httpx.Response:
-        url = self._http.base_url
-        try:
-            response = await self._send(method, path, options)
-        except httpx.ConnectTimeout as error:
-            raise ConnectionFailedError(f"{url} gives no answer ({error!r})") from error
-        except httpx.TimeoutException as error:
-            raise NoAnswerError(f"{url} did not answer in time ({error!r})") from error
-        except httpx.TransportError as error:
-            raise ConnectionFailedError(f"{url} gives no answer ({error!r}); is it up?") from error
-        if not response.is_success:
-            raise _problem(response)
-        return response
-
-
-class AsyncClient(_Calls):
-    """Asks the service from asyncio; belongs to one event loop. Close it, or use it as a context.
-
-    Every method raises `ProblemError` where the service answers with a problem,
-    `ConnectionFailedError` where it can't be reached, and `NoAnswerError` where it is too late;
-    after 429, 503 and broken connections it has asked again before, as `Retry` says.
-    """
+    _http_class: type[httpx.AsyncClient] | type[httpx.Client]
 
     def __init__(
         self, url: str, *, key: str | None = None, timeout_s: float = 60.0, retry: Retry = _RETRY
@@ -316,30 +123,62 @@ class AsyncClient(_Calls):
         Raises:
             ConfigError: The URL is none of a service.
         """
-        http = httpx.AsyncClient(base_url=_url(url), headers=_headers(key), timeout=timeout_s)
-        super().__init__(http, retry)
+        headers = {"User-Agent": "longtail-client"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        self._http = self._http_class(base_url=_url(url), headers=headers, timeout=timeout_s)
+        self._retry = retry
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def _change(self, asked: str, **options: Any) -> ModelChange:
+        """Ask for a change of the models, which takes as long as it takes to load one."""
+        method, path = asked.split()
+        options["timeout"] = httpx.Timeout(self._http.timeout.connect, read=None)
+        return await self._ask(f"{method} /v1/admin/{path}", ModelChange, **options)
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def _ask(self, route: str, shape: type[T], *, body: object = None, **asked: Any) -> T:
+        """Return the answer of a route, a method and a path; `body` is sent as JSON."""
+        if body is not None:
+            asked |= {"content": _json(body), "headers": {"Content-Type": "application/json"}}
+        return _read(TypeAdapter(shape), await self._content(route, **asked))
 
-    async def close(self) -> None:
-        """Close the connections."""
-        assert isinstance(self._http, httpx.AsyncClient)
-        await self._http.aclose()
+    async def _content(
+        self, route: str, *, query: object = None, retry: Retry | None = None, **options: Any
+    ) -> bytes:
+        """Return the body of an answer; ask again as often as `retry` says, or that of the client.
 
+        `query` has parameters, of which those that are None are left out; `options` are of httpx.
+        """
+        given = json.loads(_json(query or {}))
+        options["params"] = {name: value for name, value in given.items() if value is not None}
+        attempt, waited_s = 1, 0.0
+        while True:
+            try:
+                return await self._content_now(route, options)
+            except ClientError as error:
+                wait_s = (retry or self._retry).wait_s(attempt, waited_s, error)
+                if wait_s is None:
+                    raise
+            await self._pause(wait_s)
+            attempt, waited_s = attempt + 1, waited_s + wait_s
 
-class _CallsAtOnce(_Calls):
-    """The same, where nothing is waited for by an event loop."""
-
-    async def _send(self, method: str, path: str, options: Mapping[str, Any]) -> httpx.Response:
-        assert isinstance(self._http, httpx.Client)
-        return self._http.request(method, path, **options)
+    async def _content_now(self, route: str, options: Mapping[str, Any]) -> bytes:
+        url = self._http.base_url
+        try:
+            asked = self._http.request(*route.split(), **options)
+            response = asked if isinstance(asked, httpx.Response) else await asked
+        except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout) as error:
+            raise NoAnswerError(f"{url} did not answer in time ({error!r})") from error
+        except httpx.TransportError as error:
+            raise ConnectionFailedError(f"{url} gives no answer ({error!r}); is it up?") from error
+        if not response.is_success:
+            raise _problem(response)
+        return response.content
 
     async def _pause(self, wait_s: float) -> None:
-        time.sleep(wait_s)  # noqa: ASYNC251  # nothing else runs on this "loop"
+        if isinstance(self._http, httpx.Client):
+            time.sleep(wait_s)  # noqa: ASYNC251  # no event loop waits
+        else:
+            await asyncio.sleep(wait_s)
 
 
 def _finished(call: Coroutine[Any, Any, T]) -> T:
@@ -353,40 +192,161 @@ def _finished(call: Coroutine[Any, Any, T]) -> T:
 
 
 def _at_once(
-    call: Callable[Concatenate[_Calls, Given], Coroutine[Any, Any, T]],
+    call: Callable[Concatenate[Any, Given], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, Given], T]:
     def ask(client: Client, /, *args: Given.args, **options: Given.kwargs) -> T:
-        return _finished(call(client._calls, *args, **options))
+        return _finished(call(client, *args, **options))
 
     return update_wrapper(ask, call)
 
 
-class Client:
+class AsyncClient(_Connection):
+    """Asks the service from asyncio; belongs to one event loop. Close it, or use it as a context.
+
+    Every method raises `ProblemError` where the service answers with a problem,
+    `ConnectionFailedError` where it can't be reached, and `NoAnswerError` where it is too late;
+    after 429, 503 and broken connections it has asked again before, as `Retry` says.
+    """
+
+    _http_class = httpx.AsyncClient
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if isinstance(self._http, httpx.Client):
+            self._http.close()
+        else:
+            await self._http.aclose()
+
+    async def predict(self, /, texts: str | Iterable[str], **options: Any) -> PredictResponse:
+        """Return the best labels of one text or several, as many as one request may have.
+
+        Args:
+            texts: None of them blank.
+            **options: Those of `POST /v1/predict`: `k`, `scorer`, `threshold`, ..., `timeout_s`.
+        """
+        is_one = isinstance(texts, str)
+        asked = {"text": texts_of([texts])[0]} if is_one else {"texts": list(texts_of(texts))}
+        return await self._ask("POST /v1/predict", PredictResponse, body={**asked, **options})
+
+    async def stream_batch(
+        self, lines: Iterable[Line], **options: Any
+    ) -> AsyncGenerator[BatchAnswer, None]:
+        """Yield the answer to each line in order, a result or an error.
+
+        Args:
+            lines: Any number of texts, or objects with `text`, `id` and options of their own; some
+                hundred are taken at a time, and sent in one request.
+            **options: What is asked for where a line says nothing.
+
+        Raises:
+            IncompleteBatchError: It ended early; send again the lines without answers.
+        """
+        check_several(lines, "lines")
+        first = 0
+        for chunk in _chunks(lines):
+            answered = await self._content(
+                "POST /v1/batch", query=options, content=chunk, headers=_JSON_LINES
+            )
+            answers = b"[%b]" % b",".join(answered.splitlines())
+            end = None
+            for answer in _read(_batch_adapter(), answers):
+                if isinstance(answer, BatchEnd):
+                    end = answer.summary
+                else:
+                    yield _numbered(answer, first + answer.index)
+            if end is None or not end.complete:
+                told = end and end.error
+                why = f"{told.title}: {told.detail}" if told else "the answer breaks off"
+                raise IncompleteBatchError(f"the batch is not complete: {why}")
+            first += chunk.count(b"\n")
+
+    async def models(self) -> ModelList:
+        """Return all versions of the registry."""
+        return await self._ask("GET /v1/models", ModelList)
+
+    async def labels(self, /, query: str = "", **options: Any) -> LabelList:
+        """Return the labels that a query finds, and how many there are.
+
+        Args:
+            query: What names begin with, or words of them; empty: all labels.
+            **options: Those of `GET /v1/labels`: `limit`, `offset`, `version`, ...
+        """
+        return await self._ask("GET /v1/labels", LabelList, query={"query": query, **options})
+
+    async def label(self, /, label_id: str, **options: Any) -> LabelDetail:
+        """Return all that is known of a label; `options` are `version` and `language`."""
+        # As a parameter, because proxies decode and merge the slashes of an id in the path.
+        return await self._ask("GET /v1/labels", LabelDetail, query={"id": label_id, **options})
+
+    async def give_feedback(self, entries: Iterable[Mapping[str, Any]]) -> FeedbackReceipts:
+        """Say which labels are right; entries as `longtail.service.schemas.feedback.FeedbackEntry`.
+
+        One without an `id` gets one, so that it is stored once, however often it is sent.
+        """
+        named = [{"id": f"client-{secrets.token_hex(16)}", **entry} for entry in entries]
+        return await self._ask("POST /v1/feedback", FeedbackReceipts, body={"entries": named})
+
+    async def is_ready(self) -> bool:
+        """Return whether the service can predict now; asks once."""
+        try:
+            await self._ask("GET /readyz", dict, retry=NEVER)
+        except (ProblemError, ConnectionFailedError):
+            return False
+        return True
+
+    async def load(self, version: int) -> ModelChange:
+        """Load a version beside the others."""
+        return await self._change(f"POST models/{version}/load")
+
+    async def unload(self, version: int) -> ModelChange:
+        """Unload a version."""
+        return await self._change(f"POST models/{version}/unload")
+
+    async def activate(self, version: int) -> ModelChange:
+        """Let `current` name this version, and answer with it."""
+        return await self._change(f"POST models/{version}/activate")
+
+    async def rollback(self) -> ModelChange:
+        """Go back to the version that was `current` before; never asked twice."""
+        return await self._change("POST rollback", retry=NEVER)
+
+    async def set_canary(self, version: int, share: float) -> ModelChange:
+        """Give a version a share, from 0 to 1, of the requests that name none."""
+        return await self._change("PUT canary", body={"version": version, "share": share})
+
+    async def end_canary(self) -> ModelChange:
+        """Answer all requests that name no version with the default again."""
+        return await self._change("DELETE canary")
+
+
+class Client(_Connection):
     """`AsyncClient` for callers without asyncio; several threads may share one.
 
     It has the methods of `AsyncClient`, each of which waits for its answer. Close it, or use it as
     a context.
     """
 
-    predict = _at_once(_Calls.predict)  # type: ignore[arg-type]  # `self` by position
-    give_feedback = _at_once(_Calls.give_feedback)
-    labels = _at_once(_Calls.labels)
-    label = _at_once(_Calls.label)
-    models = _at_once(_Calls.models)
-    is_ready = _at_once(_Calls.is_ready)
-    load = _at_once(_Calls.load)
-    unload = _at_once(_Calls.unload)
-    activate = _at_once(_Calls.activate)
-    rollback = _at_once(_Calls.rollback)
-    set_canary = _at_once(_Calls.set_canary)
-    end_canary = _at_once(_Calls.end_canary)
+    _http_class = httpx.Client
 
-    def __init__(
-        self, url: str, *, key: str | None = None, timeout_s: float = 60.0, retry: Retry = _RETRY
-    ) -> None:
-        """Prepare; see `AsyncClient`."""
-        self._http = httpx.Client(base_url=_url(url), headers=_headers(key), timeout=timeout_s)
-        self._calls = _CallsAtOnce(self._http, retry)
+    predict = _at_once(AsyncClient.predict)
+    give_feedback = _at_once(AsyncClient.give_feedback)
+    labels = _at_once(AsyncClient.labels)
+    label = _at_once(AsyncClient.label)
+    models = _at_once(AsyncClient.models)
+    is_ready = _at_once(AsyncClient.is_ready)
+    load = _at_once(AsyncClient.load)
+    unload = _at_once(AsyncClient.unload)
+    activate = _at_once(AsyncClient.activate)
+    rollback = _at_once(AsyncClient.rollback)
+    set_canary = _at_once(AsyncClient.set_canary)
+    end_canary = _at_once(AsyncClient.end_canary)
+    close = _at_once(AsyncClient.close)
 
     def __enter__(self) -> Self:
         return self
@@ -394,22 +354,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
     def stream_batch(self, lines: Iterable[Line], **options: Any) -> Iterator[BatchAnswer]:
         """Yield the answer to each line in order; see `AsyncClient.stream_batch`."""
-        check_several(lines, "lines")
-        answers = self._calls.stream_batch(lines, **options)
-        end = object()
-        while (answer := _finished(_next(answers, end))) is not end:
-            assert isinstance(answer, BatchResult | BatchError)
-            yield answer
-
-
-async def _next(answers: AsyncIterator[BatchAnswer], end: object) -> object:
-    return await anext(answers, end)
+        answers = AsyncClient.stream_batch(cast("AsyncClient", self), lines, **options)
+        with suppress(StopAsyncIteration):
+            while True:
+                yield _finished(answers.__anext__())
 
 
 def _url(url: object) -> httpx.URL:
@@ -421,17 +371,6 @@ def _url(url: object) -> httpx.URL:
     if found.scheme not in {"http", "https"} or not found.host:
         raise ConfigError(f"url is {url!r}; {expected}")
     return found
-
-
-def _headers(key: str | None) -> dict[str, str]:
-    bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return {"User-Agent": "longtail-client", **bearer}
-
-
-def _line(line: object, number: int) -> bytes:
-    if not isinstance(line, str | Mapping):
-        raise RequestError(f"line {number} is {line!r:.40}; expected a text, or an object")
-    return _json({"text": line} if isinstance(line, str) else dict(line)) + b"\n"
 
 
 def _json(content: object) -> bytes:
@@ -450,49 +389,38 @@ def _plain(value: Any) -> Any:
     raise RequestError(f"{value!r:.40} ({type(value).__name__}) can't be sent as JSON")
 
 
-def _read(shape: type[T], content: bytes | Mapping[str, Any]) -> T:
+@cache
+def _batch_adapter() -> TypeAdapter[list[BatchAnswer | BatchEnd]]:
+    return TypeAdapter(list[BatchAnswer | BatchEnd])  # takes a tenth of a second
+
+
+def _read(adapter: TypeAdapter[T], content: bytes) -> T:
     """Return an answer in its shape; fields that a newer service adds are left out."""
     try:
-        adapter: TypeAdapter[T] = TypeAdapter(shape)
-        if isinstance(content, bytes):
-            return adapter.validate_json(content, extra="ignore")
-        return adapter.validate_python(content, extra="ignore")
+        return adapter.validate_json(content, extra="ignore")
     except ValidationError as error:
         raise ClientError(
-            f"the answer is no {shape.__name__} as this release of the client knows it ({error}); "
+            f"the answer is no {error.title} as this release of the client knows it ({error}); "
             "is the URL that of a Longtail service?"
         ) from error
 
 
 def _chunks(lines: Iterable[Line]) -> Iterator[bytes]:
     """Yield lines as they are sent, those of one request together."""
-    chunk: list[bytes] = []
+    chunk = b""
     for number, line in enumerate(lines):
-        content = _line(line, number)
-        if chunk and sum(map(len, chunk)) + len(content) > _MAX_BYTES:
-            yield b"".join(chunk)
-            chunk = []
-        chunk.append(content)
-        if len(chunk) == _MAX_LINES:
-            yield b"".join(chunk)
-            chunk = []
+        if not isinstance(line, str | Mapping):
+            raise RequestError(f"line {number} is {line!r:.40}; expected a text, or an object")
+        content = _json({"text": line} if isinstance(line, str) else dict(line)) + b"\n"
+        if chunk and len(chunk) + len(content) > _MAX_BYTES:
+            yield chunk
+            chunk = b""
+        chunk += content
+        if chunk.count(b"\n") == _MAX_LINES:
+            yield chunk
+            chunk = b""
     if chunk:
-        yield b"".join(chunk)
-
-
-def _batch(response: httpx.Response) -> tuple[list[BatchAnswer], BatchEnd | None]:
-    """Return the answers to the lines of a request, and the end; None where it breaks off."""
-    answers: list[BatchAnswer] = []
-    for line in response.content.splitlines():
-        try:
-            content = json.loads(line)
-        except ValueError as error:
-            raise ClientError(f"a line of the answer is not JSON ({error})") from error
-        if "summary" in content:
-            return answers, _read(BatchEnd, content)
-        is_error = "error" in content
-        answers.append(_read(BatchError, content) if is_error else _read(BatchResult, content))
-    return answers, None
+        yield chunk
 
 
 def _numbered(answer: BatchAnswer, index: int) -> BatchAnswer:

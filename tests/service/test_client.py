@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from longtail.models.errors import RequestError
+from longtail.service import client as client_module
 from longtail.service.client import (
     AsyncClient,
     Client,
@@ -152,6 +153,13 @@ def test_options_go_along_in_body_and_query(client):
     assert line.labels[0].explanation is not None
 
 
+def test_options_of_labels_are_those_of_the_service(client):
+    listed = client.labels("label", limit=2, offset=1, sort="match", version=None)
+    assert [label.id for label in listed.labels] == ["L1", "L2"]
+    with pytest.raises(ProblemError, match="limt"):
+        client.labels("label", limt=2)
+
+
 def test_an_admin_changes_what_is_served(open_server, keys):
     key, entry = keys[0]
     with open_server(admin_keys=entry) as url, Client(url, key=key) as client:
@@ -206,6 +214,14 @@ def test_a_stream_answers_each_line_in_order(client):
     assert (first.index, second.id) == (0, "b")
     assert isinstance(third, BatchError)
     assert third.error.status == 422
+
+
+def test_the_shapes_of_answers_are_not_prepared_for_each_line(client, monkeypatch):
+    made = []
+    adapter = client_module.TypeAdapter
+    monkeypatch.setattr(client_module, "TypeAdapter", lambda x: made.append(x) or adapter(x))
+    assert len(list(client.stream_batch(["a"] * 5, k=1))) == 5
+    assert len(made) <= 1
 
 
 def test_lines_are_taken_only_as_fast_as_answers_are_read(client):
@@ -273,7 +289,7 @@ def test_an_answer_of_something_else_is_an_error(answer_with):
             client.models()
         with pytest.raises(ProblemError, match="502 Not answered by Longtail: <html"):
             client.models()
-        with pytest.raises(ClientError, match="is not JSON"):
+        with pytest.raises(ClientError, match="Invalid JSON"):
             list(client.stream_batch(["a"]))
 
 
