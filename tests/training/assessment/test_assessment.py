@@ -48,7 +48,8 @@ def copied_corpus(tiny_corpus, tmp_path):
 
 def test_every_scorer_and_both_baselines_are_measured(found, predictor, dataset):
     names = ["retrieval", "classifier", "hybrid", "linear", "linear, uncorrected"]
-    names += ["dense_neighbours", "sparse", "names", "neighbours", "fast", "ensemble"]
+    names += ["dense_neighbours", "sparse", "names", "neighbours", "word_vectors"]
+    names += ["word_neighbours", "fast", "ensemble"]
     names += [NEAREST_NEIGHBOURS, LABEL_NAMES]
     assert list(found.evaluation.scorers) == list(found.rankings) == names
     assert (found.truth != dataset.split("test").scan().labels).nnz == 0
@@ -69,7 +70,8 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
         predictor, dataset, "dev", num_training_documents=60, query=RankingOptions(tail_dial=0.5)
     )
     names = ["retrieval", "classifier", "hybrid", "linear", "linear, uncorrected"]
-    names += ["dense_neighbours", "sparse", "names", "neighbours", "fast", "ensemble"]
+    names += ["dense_neighbours", "sparse", "names", "neighbours", "word_vectors"]
+    names += ["word_neighbours", "fast", "ensemble"]
     assert list(found.rankings) == [f"{name}, tail dial 0.5" for name in names]
     batch = predictor.read(list(dataset.split("dev").texts()))
     for scorer in ("linear", "sparse"):
