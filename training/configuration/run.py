@@ -11,6 +11,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    ModelWrapValidatorHandler,
     StrictBool,
     ValidationError,
     field_validator,
@@ -169,24 +170,29 @@ class TrainingConfig(Section):
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _with_defaults_of_others(cls, content: Any) -> Any:
+    def _with_defaults_of_others(
+        cls, content: Any, validate: ModelWrapValidatorHandler[TrainingConfig]
+    ) -> TrainingConfig:
         if not isinstance(content, dict):
-            return content
+            return validate(content)
         is_confidential = content.get("confidential") is True
         is_tuned = any(map(_has_epochs, _stages_of(content)))
         scorers = _default_scorers(is_confidential, is_tuned, content.get("encoder"))
-        if not is_confidential:
-            return content if scorers == _SCORERS else {"scorers": scorers} | content
-        filled = {"scorers": scorers, "warmup_texts": 0} | content
-        for section, name, default in _CONFIDENTIAL_DEFAULTS:
+        filled: dict[str, Any] = {"scorers": scorers} | content
+        if is_confidential:
+            filled = {"warmup_texts": 0} | filled
+        for section, name, default in _CONFIDENTIAL_DEFAULTS if is_confidential else ():
             given = filled.get(section, {})
             if isinstance(given, BaseModel):
                 given = given.model_dump(exclude_unset=True)
             if isinstance(given, dict):  # else it is refused when the section is read
                 filled[section] = {name: default} | given
-        return filled
+        config = validate(filled)
+        if "scorers" not in content:
+            config.model_fields_set.discard("scorers")  # nobody named them
+        return config
 
     @field_validator("scorers")
     @classmethod
@@ -260,8 +266,7 @@ class TrainingConfig(Section):
     @property
     def has_default_scorers(self) -> bool:
         """Whether the scorers are the default ones."""
-        default = _default_scorers(self.confidential, self.is_tuned, self.encoder)
-        return self.scorers == default or "scorers" not in self.model_fields_set
+        return "scorers" not in self.model_fields_set
 
     @property
     def is_encoder_by_default(self) -> bool:

@@ -281,6 +281,7 @@ def test_another_configuration_works_in_a_folder_of_its_own_and_resumes_there(
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
     told = tiny_config.settings_used | {"encoder": Path(tiny_config.encoder).name}
+    told["scorer_settings"] = {"word_vectors": {"dim": 256, "epochs": 4}}  # the defaults
     told["retrieval"] = told["retrieval"] | {"label_pooling": "mean"}  # as the encoder has it
     told["remove_markup"] = False  # no text has some
     told["languages"] = ["en"]
@@ -294,10 +295,10 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 def test_the_default_scorer_is_a_blend_or_better_than_it_beyond_chance(trained):
     manifest = trained.bundle.manifest
     names = ("retrieval", "classifier", "hybrid", "linear", "dense_neighbours", "sparse")
-    names += ("names", "neighbours", "fast", "ensemble")
+    names += ("names", "neighbours", "word_vectors", "word_neighbours", "fast", "ensemble")
     assert manifest.scorers == names and set(manifest.metrics["dev"]) == set(names)
     assert manifest.default_scorer in names
-    assert "P@5 on dev" in manifest.default_scorer_reason
+    assert "nDCG@5 on dev" in manifest.default_scorer_reason
     assert manifest.default_scorer in manifest.default_scorer_reason
 
 
@@ -319,7 +320,7 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert manifest.scorers == (
         "retrieval", "classifier", "hybrid", "linear", "dense_neighbours", "sparse", "names",
-        "neighbours",
+        "neighbours", "word_vectors", "word_neighbours",
     )  # fmt: skip
     assert (manifest.calibrations, manifest.blends) == ({}, {})
     assert "no dev split: no probabilities are calibrated, there is no ensemble" in caplog.text

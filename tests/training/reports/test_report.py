@@ -140,10 +140,15 @@ def inspected(folder: Path) -> Inspection:
 
 
 def test_the_forecast_is_of_what_the_installed_packages_can_train(tiny_corpus, monkeypatch):
-    for is_there, way in ((True, "with the encoder as it comes:"), (False, "without an encoder:")):
+    without, tried = "Trains without an encoder: ", ". Then it tries one on a sample"
+    for is_there, encoder, start, is_tried in (
+        (True, "auto", without, True), (False, "auto", without, False),
+        (True, "packaged", "Trains with the encoder as it comes: ", False),
+    ):  # fmt: skip
         monkeypatch.setattr(training_cost, "is_packaged_installed", lambda found=is_there: found)
-        said = training_cost.forecast(TrainingConfig(), open_dataset(tiny_corpus))
-        assert said.startswith(f"Trains {way} ")
+        config = TrainingConfig(encoder=encoder)
+        said = training_cost.forecast(config, open_dataset(tiny_corpus))
+        assert said.startswith(start) and (tried in said) == is_tried
 
 
 def test_only_the_owner_can_read_what_quotes_documents(tiny_corpus, tmp_path):
