@@ -144,16 +144,16 @@ def _fitted(
     parts = ModelParts(
         found.catalogue, found.sparse, dense, models, has_hybrid=HYBRID in config.scorers
     )
+    is_reduced = run.before is None and config.has_default_scorers and not config.is_tuned
+    precision = start.machine.precision if start is not None else "float32"
     parts, on_dev = finish_on_dev(
-        documents,
-        parts,
-        config,
-        run.folder,
-        is_reduced=run.before is None and config.has_default_scorers and not config.is_tuned,
-        precision=start.machine.precision if start is not None else "float32",
+        documents, parts, config, run.folder, is_reduced=is_reduced, precision=precision
     )
-    kept = tuple(x for x in config.scorers if x in parts.scorers)
-    return replace(run, config=config.model_copy(update={"scorers": kept})), parts, on_dev
+    if is_reduced and on_dev.metrics:
+        kept = tuple(x for x in config.scorers if x in parts.scorers)
+        settings = {name: x for name, x in config.scorer_settings.items() if name in kept}
+        config = config.model_copy(update={"scorers": kept, "scorer_settings": settings})
+    return replace(run, config=config), parts, on_dev
 
 
 def _fitted_on_all(run: Run, documents: TrainingDocuments, parts: ModelParts) -> ModelParts:

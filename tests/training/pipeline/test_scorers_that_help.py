@@ -11,6 +11,7 @@ from longtail.models.kinds.registry import KINDS, kinds_of_new_labels
 from longtail.models.kinds.storage import read_parts
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.pipeline.dev_split import _reduced
+from longtail.training.pipeline.fittings import with_scorer_settings
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def test_what_is_left_is_the_default_what_a_blend_has_and_what_these_need(by_def
     assert {*manifest.scorers} == needed < {*KINDS, "ensemble"}
     assert {*manifest.calibrations} == {*manifest.metrics["dev"]} == needed
     assert {x.partition(".")[0] for x in manifest.files} & {*KINDS} == needed - {"ensemble"}
-    assert list(manifest.scorers) == manifest.training["scorers"]
+    again = with_scorer_settings(TrainingConfig.model_validate(manifest.training))  # as `learn`
+    assert again.scorers == manifest.scorers and {*again.scorer_settings} <= needed
 
 
 def test_one_that_scores_labels_without_documents_stays(by_default):
