@@ -31,7 +31,7 @@ _HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Others are unpacked by the whole input at a time: 3 KB of bzip2 can be gigabytes."""
 _MAX_FOLDERS = 32
-"""Of a file in a zip file: fsspec keeps the whole name of each folder around it."""
+"""Most folders around a file in a zip file: fsspec keeps the whole name of each."""
 _CHUNK_BYTES = 2**22
 
 ReadFile: TypeAlias = Callable[[str, int], Iterator[bytes]]
@@ -125,7 +125,7 @@ class Place:
 
     def _open(self, files: Any, path: str, mode: str) -> Any:
         try:
-            # Whoever opens a pipe waits for its writer.
+            # Opening a pipe would wait for its writer.
             if mode == "wb" or files.info(path)["type"] == "file":
                 return files.open(path, mode)
         except (FileNotFoundError, NotADirectoryError):

@@ -73,7 +73,7 @@ def pull(
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
 
     Args:
-        uri: Of a `Place`.
+        uri: URI of a `Place`.
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
@@ -106,7 +106,7 @@ def fetch(
     """Fetch a bundle to a folder, which appears whole and verified, or not at all.
 
     Args:
-        place: Of the bundle or of a registry.
+        place: The bundle, or a registry that has it.
         folder: Where to; it must not exist.
         prefix: The bundle's folder there, such as "2/".
         digest: How its digest must begin.

@@ -76,8 +76,14 @@ class Reader:
 
 
 def simplified(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer without what may differ between processors: digest and digits."""
+    """Return an answer without digest and digits, which may differ between processors.
+
+    Of a warning, the code is left, which the page shows.
+    """
     (result,) = answer["results"]
+    if "warnings" in result:
+        codes = [x if isinstance(x, str) else x["code"] for x in result["warnings"]]
+        result = {**result, "warnings": codes}
     labels = [(label["id"], sorted(label)) for label in result["labels"]]
     return {
         **answer,
