@@ -110,7 +110,7 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     result = evaluate("--predictions", "-k", "20")
     names = [
         "hybrid", "linear", "linear-uncorrected", "dense_neighbours", "sparse", "names",
-        "neighbours", "fast", "ensemble",
+        "neighbours", "word_vectors", "word_neighbours", "fast", "ensemble",
     ]  # fmt: skip
     names += ["30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.npz" for name in names]
