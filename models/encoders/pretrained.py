@@ -59,8 +59,8 @@ class EncoderSource:
 
 
 def find_encoder(name: str) -> EncoderSource:
-    """Return the encoder: "packaged" or "auto", "multilingual", a folder, or an id on the hub."""
-    if name in (PACKAGED, "auto"):
+    """Return the encoder: "packaged", "multilingual", a folder, or else an id on the model hub."""
+    if name == PACKAGED:
         return _packaged()
     if name == MULTILINGUAL:
         name = MULTILINGUAL_ID

@@ -50,7 +50,7 @@ from longtail.models.errors import ConfigError, LongtailError
 from longtail.models.names import LINEAR, Pooling
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
-from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.run import AUTO, TrainingConfig
 from longtail.training.data.chunks import chunks
 from longtail.training.neural.model import DeplModel, checkpoint_gradients, freeze_layers
 from longtail.training.pipeline.encoder_check import check_encoder
@@ -130,7 +130,7 @@ def start_dense(
         if linear.learning is not None:
             linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision, processes or ALONE)
-    source = find_encoder(config.encoder)
+    source = find_encoder(PACKAGED if config.encoder == AUTO else config.encoder)
     with Machine.reproducible():
         try:
             tokenizer, encoder, prefixes = _loaded(source, config)

@@ -5,8 +5,9 @@ import logging
 
 import pytest
 
+from longtail.models.encoders.pretrained import PACKAGED
 from longtail.models.kinds.storage import read_parts
-from longtail.training.configuration.run import AUTO, TrainingConfig
+from longtail.training.configuration.run import TrainingConfig
 from longtail.training.pipeline import encoder_start, encoder_trial, train
 from longtail.training.pipeline.encoder_trial import Trial
 
@@ -17,7 +18,7 @@ def config(tiny_content, sentence_encoder, monkeypatch):
     find = encoder_start.find_encoder
     asked = str(sentence_encoder)
     monkeypatch.setattr(
-        encoder_start, "find_encoder", lambda name: find(asked if name == AUTO else name)
+        encoder_start, "find_encoder", lambda name: find(asked if name == PACKAGED else name)
     )
     monkeypatch.setattr(train, "is_packaged_installed", lambda: True)
     kept = ("seed", "document_max_tokens", "precision", "descriptions")
