@@ -9,6 +9,7 @@ import pytest
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.registry import KINDS, kinds_of_new_labels
 from longtail.models.kinds.storage import read_parts
+from longtail.training.calibration.ensemble import Blending
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.pipeline.dev_split import _reduced
 from longtail.training.pipeline.fittings import with_scorer_settings
@@ -37,20 +38,12 @@ def test_what_is_left_is_the_default_what_a_blend_has_and_what_these_need(by_def
 def test_one_that_scores_labels_without_documents_stays(by_default):
     parts = read_parts(by_default.bundle)
     blends = {name: _of_sparse(blend) for name, blend in parts.blends.items()}
-    found, _ = _reduced(parts, _Blending(blends), "sparse")
+    found, _ = _reduced(parts, Blending(parts.calibrations, blends), "sparse")
     assert {*found.models} == {"names"}
 
 
 def _of_sparse(blend):
     return replace(blend, weights={"sparse": next(iter(blend.weights.values()))})
-
-
-class _Blending:
-    def __init__(self, blends):
-        self.blends = blends
-
-    def of(self, scorers):
-        return scorers
 
 
 def test_scorers_that_are_named_stay(train_in, tiny_corpus, tmp_path):
