@@ -1,4 +1,4 @@
-"""Vectors of documents by the trained encoder, in parts that survive a kill."""
+"""Vectors of documents and labels by the trained encoder, in parts that survive a kill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 from safetensors.numpy import load_file
 
-from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts
 from longtail.models.names import Precision
 from longtail.models.parts.batches import TextBatch
@@ -20,7 +20,7 @@ from longtail.training.runtime.distributed import Machine, find_machine
 from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.run_log import progress_bar
 
-_PART_SIZE = 2**14  # documents whose vectors are in one file
+_PART_SIZE = 2**14  # texts whose vectors are in one file
 
 
 def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
@@ -45,24 +45,30 @@ def vectors_of_texts(
         return TextBatch(texts, parts, machine.device, bar.update).vectors
 
 
-def encode_documents(
-    encoder: DualEncoder, documents: TokenizedTexts, *, pad_id: int, device: str, folder: Path
-) -> Float32[np.ndarray, "document dim"]:
-    """Return phi_doc of the training documents; parts that are in the folder are not made again."""
+def encode_texts(
+    encoder: DualEncoder,
+    texts: TokenizedTexts,
+    role: Role,
+    *,
+    pad_id: int,
+    device: str,
+    folder: Path,
+) -> Float32[np.ndarray, "text dim"]:
+    """Return phi_doc or phi_label of texts; parts that are in the folder are not made again."""
     folder.mkdir(parents=True, exist_ok=True)
-    vectors = np.empty((len(documents), encoder.dim), dtype=np.float32)
-    with progress_bar(total=len(documents), desc="vectors", unit="doc") as bar:
-        for start in range(0, len(documents), _PART_SIZE):
+    vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
+    with progress_bar(total=len(texts), desc=f"{role} vectors", unit=role) as bar:
+        for start in range(0, len(texts), _PART_SIZE):
             part = vectors[start : start + _PART_SIZE]
-            path = folder / f"documents-{start:08d}.safetensors"
+            path = folder / f"{role}s-{start:08d}.safetensors"
             if path.exists():
                 part[:] = load_file(path)["vectors"]
                 bar.update(len(part))
                 continue
             part[:] = encode_all(
                 encoder,
-                documents.take(range(start, start + len(part))),
-                "document",
+                texts.take(range(start, start + len(part))),
+                role,
                 pad_id=pad_id,
                 device=device,
                 progress=bar.update,

@@ -39,7 +39,7 @@ from longtail.training.learning.sampling import (
 )
 from longtail.training.losses import SubsetLoss, depl_loss
 from longtail.training.neural.batching import LabelSubsets, positives_among
-from longtail.training.neural.document_vectors import encode_documents
+from longtail.training.neural.document_vectors import encode_texts
 from longtail.training.neural.model import DeplModel, TrainingTexts
 from longtail.training.runtime.distributed import Machine
 
@@ -230,7 +230,7 @@ def encoder_inputs(
     tree = None
     if isinstance(distribution, TreeConfig):
         encode = partial(
-            encode_documents, model.encoder, texts.documents,
+            encode_texts, model.encoder, texts.documents, "document",
             pad_id=texts.pad_id, device=machine.device, folder=folder,
         )  # fmt: skip
         fitted = machine.processes.from_first(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +14,6 @@ from jaxtyping import Float32, Int64
 from joblib import cpu_count
 from scipy.sparse import csr_array
 
-from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import text_for_encoder
@@ -32,7 +32,7 @@ from longtail.training.linear.objective import fit_ridge
 from longtail.training.linear.stage import train_linear_scorer
 from longtail.training.memory.vectors import vector_memory
 from longtail.training.neural.batching import LabelSubsets, hard_negatives
-from longtail.training.neural.document_vectors import encode_documents, inference_copy
+from longtail.training.neural.document_vectors import encode_texts, inference_copy
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel, TrainingTexts
 from longtail.training.neural.steps import (
@@ -53,7 +53,7 @@ from longtail.training.pipeline.encoder_start import (
     tokenizer_of,
 )
 from longtail.training.runtime.distributed import Machine, Processes
-from longtail.training.runtime.run_log import progress_bar, stage_cost
+from longtail.training.runtime.run_log import stage_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,24 +250,27 @@ def finish_dense(
     ids: Sequence[str],
     config: TrainingConfig,
     folder: Path,
+    suffix: str = "",
 ) -> tuple[DenseParts, dict[str, Any]]:
     """Return the dense half of a bundle, once both stages are done, and the models of its scorers.
 
     The linear scorer is trained here.
+
+    Args:
+        start: Its model is trained.
+        texts: Documents and labels.
+        ids: Those of the documents.
+        config: The run's configuration.
+        folder: The run's folder, which keeps the vectors.
+        suffix: Tells these documents from others of the same run.
     """
     model, machine = start.model, start.machine
-    with (
-        stage_cost(folder, "label vectors"),
-        progress_bar(total=len(texts.labels), desc="label vectors", unit="label") as bar,
-    ):
-        vectors = encode_all(
-            model.encoder,
-            texts.labels,
-            "label",
-            pad_id=texts.pad_id,
-            device=machine.device,
-            progress=bar.update,
-        )
+    encode = partial(
+        encode_texts, pad_id=texts.pad_id, device=machine.device, folder=folder / f"vectors{suffix}"
+    )
+    with stage_cost(folder, "label vectors"):
+        kept_in = folder / "label-vectors"
+        vectors = encode(model.encoder, texts.labels, "label", folder=kept_in)
     dense = DenseParts(
         encoder=model.encoder.eval(),
         tokenizer=start.tokenizer,
@@ -282,14 +285,8 @@ def finish_dense(
         models[CLASSIFIER] = of_version or _trained_classifier(model, texts.truth)
     if not {LINEAR, DENSE_NEIGHBOURS}.intersection(config.scorers):
         return dense, models
-    with stage_cost(folder, "document vectors"):
-        vectors = encode_documents(
-            inference_copy(start.model.encoder, start.machine),
-            texts.documents,
-            pad_id=texts.pad_id,
-            device=start.machine.device,
-            folder=folder / "vectors",
-        )
+    with stage_cost(folder, f"document vectors{suffix}"):
+        vectors = encode(inference_copy(model.encoder, machine), texts.documents, "document")
     if DENSE_NEIGHBOURS in config.scorers:
         models[DENSE_NEIGHBOURS] = vector_memory(ByteVectors.rounded(vectors), texts.truth, ids)
     if LINEAR in config.scorers:

@@ -75,7 +75,7 @@ def encoder_pays(
     with stage_cost(folder, "encoder trial"):
         trial = kept(
             folder / "encoder-trial.json",
-            lambda: _tried(start, config, documents, found, folder / "encoder-trial"),
+            lambda: _tried(start, config, documents, found, folder),
             lambda path: Trial(**read_json(path)),
             lambda path, trial: write_json_durably(path, trial._asdict()),
         )
@@ -105,9 +105,9 @@ def _tried(
     sample, rows = _sample(train, int(wanted))
     texts = read_training_texts(start, config, sample.texts(), found.catalogue, found.truth[rows])
     ids = [document.id for document in sample]
-    dense, models = finish_dense(start, texts, ids, config, folder)
+    dense, models = finish_dense(start, texts, ids, config, folder, "-trial")
     parts = ModelParts(found.catalogue, found.sparse, dense, found.models | models)
-    ranked = DevSplit(dev, parts, len(train), folder, start.machine.precision)
+    ranked = DevSplit(dev, parts, len(train), folder / "encoder-trial", start.machine.precision)
     gain, members = ranked.gain(without_encoder(), [RETRIEVAL, *models])
     few = documents.sample[:_NUM_TIMED]
     added, before = (_seconds(ranked.predictor, few, x) for x in ([RETRIEVAL, *models], members))

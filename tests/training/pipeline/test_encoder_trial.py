@@ -2,6 +2,8 @@
 
 import json
 import logging
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ def config(tiny_content, sentence_encoder, monkeypatch):
         encoder_start, "find_encoder", lambda name: find(asked if name == PACKAGED else name)
     )
     monkeypatch.setattr(train, "is_packaged_installed", lambda: True)
+    monkeypatch.setattr(train, "_LEAST_DEV", 20)
     kept = ("seed", "document_max_tokens", "precision", "descriptions")
     return TrainingConfig.model_validate({name: tiny_content[name] for name in kept})
 
@@ -53,6 +56,21 @@ def test_an_encoder_that_is_named_is_taken_without_a_trial(
     monkeypatch.setattr(encoder_trial, "_tried", lambda *_: pytest.fail("tried"))
     named = config.model_copy(update={"encoder": str(sentence_encoder)})
     assert train_in(tmp_path, named, tiny_corpus).bundle.manifest.encoder is not None
+
+
+@pytest.mark.parametrize("has_dev", [True, False])
+def test_it_is_not_tried_where_few_documents_could_decide(
+    has_dev, config, train_in, tiny_corpus, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(train, "_LEAST_DEV", 21)
+    monkeypatch.setattr(encoder_start, "find_encoder", lambda _: pytest.fail("loaded"))
+    copied_corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    if not has_dev:
+        (copied_corpus / "dev.jsonl").unlink()
+        config = config.model_copy(update={"held_out_dev": 0.0})
+    found = train_in(tmp_path / "run", config, copied_corpus)
+    assert found.bundle.manifest.encoder is None
+    assert f"there are {20 if has_dev else 0}; 'encoder: packaged' takes it" in caplog.text
 
 
 @pytest.mark.parametrize(("gain", "error", "pays"), [(0.02, 0.01, True), (0.0195, 0.01, False)])
