@@ -49,12 +49,10 @@ def load(
 
     with garbage_collection_off():  # the modules, too, make many objects
         from longtail.model import Model
-        from longtail.models.predict.predictor import Predictor
         from longtail.models.sharing.transfer import find_model
 
         bundle = find_model(source, version).open()
-        predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads, index=index)
-        return Model(bundle, predictor)
+        return Model(bundle, device=device, num_threads=num_threads, index=index)
 
 
 def train(

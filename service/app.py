@@ -158,6 +158,13 @@ def _assemble(
         is_helped=lambda: load is not None or compute.has_libraries,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
+    redeployer = _redeployer(
+        settings,
+        manager,
+        load or partial(load_predictor, settings, compute),
+        ignore if load else compute.prepare_trial,
+    )
+    engine.complete = redeployer.complete
     return Service(
         settings=settings,
         manager=manager,
@@ -165,12 +172,7 @@ def _assemble(
         telemetry=telemetry,
         batches=Slots(MAX_BATCHES, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
-        redeployer=_redeployer(
-            settings,
-            manager,
-            load or partial(load_predictor, settings, compute),
-            ignore if load else compute.prepare_trial,
-        ),
+        redeployer=redeployer,
         keys=Keys(
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
             api=KeyRing("api", settings.api_keys, settings.api_keys_file),
@@ -203,6 +205,7 @@ def _redeployer(
         source=source,
         memory_factor=settings.memory_factor,
         map_arrays=settings.map_arrays,
+        preload=settings.preload,
         prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )

@@ -138,6 +138,9 @@ class Settings(BaseSettings):
     """Whether large arrays stay in their files, once in memory for all processes. A file that is
     cut short in place then ends the process; so `auto` copies those that other users can write
     to."""
+    preload: bool = False
+    """Whether an encoder that the default scorer does not need is loaded at the start, and not when
+    a request first needs it. Explanations and details of labels need it, too."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)

@@ -51,12 +51,14 @@ class Bundle:
         manifest: What it says of itself.
         catalogue: Its labels.
         map_arrays: Whether arrays may stay in their files (see `is_mapped`).
+        left_out: Scorers that are not read, as they need the encoder.
     """
 
     folder: Path
     manifest: Manifest
     catalogue: LabelCatalogue
     map_arrays: MapArrays = "auto"
+    left_out: tuple[str, ...] = ()
 
     @property
     def encoder_folder(self) -> Path:

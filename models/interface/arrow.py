@@ -17,7 +17,6 @@ from longtail.models.interface.model import LoadedModel
 from longtail.models.names import IndexName, Precision
 from longtail.models.options import options_of
 from longtail.models.parts.texts import fault_of
-from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 from longtail.models.sharing.transfer import find_model
 
@@ -142,7 +141,7 @@ def _loaded(model: str, version: int | None, digest: str, **computing: Any) -> L
     if (found := bundle.manifest.digest) != digest:
         told = f"model {model!r}: has the digest {found} here and {digest} where the work began"
         raise BundleCorruptError(f"{told}; give all machines the same one")
-    return LoadedModel(bundle, Predictor.of_bundle(bundle, **computing))
+    return LoadedModel(bundle, **computing)
 
 
 def _labels_of(prediction: Prediction) -> dict[str, Any]:

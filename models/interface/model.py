@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from typing import Any, NoReturn, overload
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.explain import LabelDetails
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
+from longtail.models.kinds.storage import without_encoder
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.options import RankingOptions, asked_of
 from longtail.models.predict.predictor import Predictor
@@ -97,30 +100,39 @@ class Predictions(Sequence[Prediction]):
 class LoadedModel:
     """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
 
-    def __init__(self, bundle: Bundle, predictor: Predictor) -> None:
-        """Keep the bundle and its predictor.
+    def __init__(self, bundle: Bundle, **computing: Any) -> None:
+        """Load a bundle.
+
+        An encoder that its default scorer does not need is loaded when an answer needs it.
 
         Args:
-            bundle: What the model was read from.
-            predictor: Made of it; what this class does not offer, it does.
+            bundle: What the model is read from.
+            **computing: See `Predictor.of_bundle`.
         """
         self.bundle = bundle
-        self.predictor = predictor
+        self._complete = partial(Predictor.of_bundle, bundle, **computing)
+        self._predictor = Predictor.of_bundle(without_encoder(bundle), **computing)
+        self._lock = Lock()
+
+    @property
+    def predictor(self) -> Predictor:
+        """What this class does not offer, it does; with the encoder."""
+        return self.answering(None)
 
     @property
     def labels(self) -> LabelCatalogue:
         """All labels, with their numbers of training documents."""
-        return self.predictor.catalogue
+        return self._predictor.catalogue
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
-        return self.predictor.scorers.names
+        return self.bundle.manifest.scorers
 
     @property
     def default_scorer(self) -> str:
         """The scorer that is used by default."""
-        return self.predictor.scorers.default
+        return self._predictor.scorers.default
 
     @overload
     def predict(self, texts: str, **options: Any) -> Prediction: ...
@@ -170,8 +182,9 @@ class LoadedModel:
             RequestError: The text is blank, or there is no such scorer.
         """
         row = self.labels.index_of(label)
-        batch = self.predictor.read([text])
-        ((found,),) = self.predictor.explain(batch, [[row]], RankingOptions(scorer=scorer))
+        predictor = self.answering(scorer)
+        options = RankingOptions(scorer=scorer)
+        ((found,),) = predictor.explain(predictor.read([text]), [[row]], options)
         return found
 
     def describe(self, label: str) -> LabelDetails:
@@ -205,11 +218,19 @@ class LoadedModel:
         )
 
     def _ranked(self, texts: Sequence[str], options: RankingOptions) -> list[Prediction]:
+        predictor = self.answering(options.scorer, explains=options.explain)
         found: list[Prediction] = []
         for start in range(0, len(texts), CHUNK_TEXTS):
-            batch = self.predictor.read(texts[start : start + CHUNK_TEXTS])
-            found += self.predictor.predict_batch(batch, options)
+            batch = predictor.read(texts[start : start + CHUNK_TEXTS])
+            found += predictor.predict_batch(batch, options)
         return found
+
+    def answering(self, scorer: str | None, *, explains: bool = True) -> Predictor:
+        """Return what can answer by a scorer; the encoder is loaded first where that takes one."""
+        with self._lock:
+            if self._predictor.lacks(scorer, explains=explains):
+                self._predictor = self._complete()
+            return self._predictor
 
 
 def _cut(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from longtail.models.extras import require
 from longtail.models.fitted.registry import check_fitted, fitted_texts, read_fitted
 from longtail.models.kinds.registry import KINDS, scorer_names, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
-from longtail.models.names import HYBRID
+from longtail.models.names import HYBRID, HYBRID_OF
 from longtail.models.parts.consistency import check_parts, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
@@ -112,6 +113,29 @@ def read_parts(bundle: Bundle) -> ModelParts:
         check_parts(bundle, parts)
         check_fitted(bundle, parts)
     return parts
+
+
+def without_encoder(bundle: Bundle) -> Bundle:
+    """Return a bundle as if it had no encoder, where its default scorer needs none; else itself.
+
+    What it then answers by the scorers that are left is to the bit what the whole one does, but for
+    explanations and details of labels, which compare vectors.
+    """
+    said = bundle.manifest
+    members = {name: set(blend.weights) for name, blend in said.blends.items()}
+    members[HYBRID] = set(HYBRID_OF)
+    dense = {name for name, kind in KINDS.items() if kind.needs_encoder}
+    left_out = tuple(x for x in said.scorers if dense & members.get(x, {x}))
+    if said.encoder is None or said.default_scorer in left_out:
+        return bundle
+    light = replace(
+        said,
+        encoder=None,
+        scorers=tuple(x for x in said.scorers if x not in left_out),
+        blends={name: blend for name, blend in said.blends.items() if name not in left_out},
+        linear_correction=None,
+    )
+    return replace(bundle, manifest=light, left_out=left_out)
 
 
 def _check_known(bundle: Bundle) -> None:

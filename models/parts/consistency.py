@@ -58,7 +58,7 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if other := set(parts.blends).difference((ENSEMBLE, FAST)):
         said = f"blends {sorted(other)}, expected {ENSEMBLE!r} and {FAST!r} only"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
-    odd = set(parts.calibrations).difference(parts.scorers)
+    odd = set(parts.calibrations).difference(parts.scorers, bundle.left_out)
     for blend in parts.blends.values():
         odd |= {*blend.weights}.difference(parts.scorers) | {*blend.weights} & {
             HYBRID,

@@ -48,7 +48,10 @@ class Predictor:
         catalogue: Its labels.
         facts: Facts about the labels that don't depend on the text.
         device: The device it computes on: "cpu" or "cuda".
+        left_out: Scorers that need the encoder, where it was not loaded (see `without_encoder`).
     """
+
+    left_out: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -122,7 +125,12 @@ class Predictor:
         )
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
+        predictor.left_out = bundle.left_out
         return predictor
+
+    def lacks(self, scorer: str | None, *, explains: bool = True) -> bool:
+        """Whether an answer needs the encoder, which was left out; explanations do."""
+        return bool(self.left_out) and (explains or scorer in self.left_out)
 
     def with_blending(
         self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]

@@ -187,7 +187,7 @@ class _Asked:
 
 
 def _answer_lines(asked: _Asked) -> Tally:
-    from longtail.models.predict.predictor import Predictor
+    from longtail.models.interface.model import LoadedModel
     from longtail.service.offline.documents import check_source
     from longtail.service.offline.predict import Task, check_answerable, check_task, predict_file
 
@@ -200,10 +200,10 @@ def _answer_lines(asked: _Asked) -> Tally:
     check_task(task, asked.registry, overwrite=asked.overwrite)
     for remark in remarks:
         typer.echo(remark, err=True)
-    predictor = Predictor.of_bundle(asked.bundle, **asked.computing)
-    check_answerable(predictor, task)
+    model = LoadedModel(asked.bundle, **asked.computing)
+    check_answerable(model, task)
     with _progress_bar(documents.paths) as progress:
-        return predict_file(task, predictor, progress)
+        return predict_file(task, model, progress)
 
 
 def _answer_parquet(asked: _Asked) -> Tally:

@@ -12,6 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +42,7 @@ from longtail.service.engine.worker import (
     keep_running,
     tokenise_jobs,
 )
-from longtail.service.errors import DeadlineError
+from longtail.service.errors import ChangeError, DeadlineError
 from longtail.service.schemas.requests import Options
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import ModelManager, ServedModel
@@ -101,6 +102,8 @@ class Engine:
         self._manager = manager
         self._limits = limits
         self._telemetry = telemetry
+        self.complete: Callable[[int], Future[None]] | None = None
+        """Loads what a version has left out (see `without_encoder`)."""
         self.label_sets = label_sets or LabelSets()
         self._queue = WorkQueue(
             limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
@@ -155,9 +158,9 @@ class Engine:
 
     async def predict(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text, in order."""
-        model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
+        model, options, tokens = await self._examined(query, timeout_s)
         with self.admission.admit(tokens, timeout_s) as turn:
             return await self._answer(model, query, options, timeout_s, turn)
 
@@ -166,9 +169,9 @@ class Engine:
 
         They go behind what `predict` is asked for, and have no time limit.
         """
-        _, _, tokens = self._examine(query)
+        _, _, tokens = await self._examined(query, None)
         async with self.admission.admit_when_room(tokens):
-            model, options, _ = self._examine(query)  # the model may be another one by now
+            model, options, _ = await self._examined(query, None)  # maybe of another model
             return await self._answer(model, query, options, None)
 
     async def describe(
@@ -176,6 +179,9 @@ class Engine:
     ) -> tuple[ServedModel, LabelDetails]:
         """Return all that a model knows of a label."""
         model = self._manager.get(version)
+        if model.predictor.lacks(None):
+            await self._completed(model, self._limits.request_timeout_s)
+            model = self._manager.get(version)
         row = model.predictor.catalogue.row_of_id(label_id)
         if row is None:
             raise LabelNotFoundError(
@@ -228,6 +234,29 @@ class Engine:
         for job in self._queue.drain():
             job.fail(NotReadyError(_STOPPING))
 
+    async def _completed(self, model: ServedModel, timeout_s: float | None) -> None:
+        """Wait until all of a version is loaded."""
+        assert self.complete is not None  # only models of a loader leave anything out
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wrap_future(self.complete(model.version))
+        except (TimeoutError, ChangeError) as error:
+            raise NotReadyError(
+                "the encoder, which only some scorers and explanations need, can't be loaded "
+                f"({str(error) or 'it takes longer than this request'}); ask again later, or ask "
+                f"scorer {model.predictor.scorers.default!r}"
+            ) from error
+
+    async def _examined(
+        self, query: Query, timeout_s: float | None
+    ) -> tuple[ServedModel, RankingOptions, int]:
+        """Return what `_examine` does, of a model that has loaded all that the query needs."""
+        found = self._examine(query)
+        while found[0].predictor.lacks(found[1].scorer, explains=found[1].explain):
+            await self._completed(found[0], timeout_s)
+            found = self._examine(query)
+        return found
+
     def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
         """Return the model, the resolved query and an estimate of its tokens."""
         if self.gpu.problem is not None:
@@ -238,7 +267,9 @@ class Engine:
         check_language(predictor.catalogue, query.asked.language)
         options = options_for(query.asked, predictor, self.label_sets)
         assert options.scorer is not None
-        most = predictor.max_tokens if predictor.scorers.needs_encoder(options.scorer) else None
+        is_lacking = predictor.lacks(options.scorer, explains=options.explain)
+        is_read = not is_lacking and predictor.scorers.needs_encoder(options.scorer)
+        most = predictor.max_tokens if is_read else None
         tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
 

@@ -28,10 +28,10 @@ from longtail.models.files.outputs import check_output_file
 from longtail.models.files.text_files import BadLine
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
+from longtail.models.interface.model import LoadedModel
 from longtail.models.names import Precision
 from longtail.models.options import RankingOptions
 from longtail.models.platform import move, sync_file
-from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.queries import LabelSets, options_for
 from longtail.service.offline.documents import Document, as_question, documents_of
 from longtail.service.offline.tables import TABLES, check_form, form_of, write_table
@@ -104,12 +104,13 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
             )
 
 
-def check_answerable(predictor: Predictor, task: Task) -> None:
+def check_answerable(model: LoadedModel, task: Task) -> None:
     """Refuse options that contradict each other or the model, by answering a text of one word."""
     line = BatchLine(text="text", **task.defaults)
     try:
-        check_language(predictor.catalogue, line.language)
-        options = _options_of(line, task, predictor)
+        check_language(model.labels, line.language)
+        options = _options_of(line, task, model)
+        predictor = model.answering(options.scorer, explains=options.explain)
         predictor.predict_batch(predictor.read([line.text]), options)
     except (RequestError, LineError) as error:
         raise ConfigError(f"predict: {error}") from error
@@ -152,17 +153,17 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def predict_file(
-    task: Task, predictor: Predictor, progress: Callable[[int], object] = ignore
+    task: Task, model: LoadedModel, progress: Callable[[int], object] = ignore
 ) -> Tally:
     """Answer every line of a file, and return the counts of lines and answers.
 
     Args:
         task: What to do.
-        predictor: The model of the task's version.
+        model: That of the task's version.
         progress: Called with the number of bytes read from the source since the last call.
     """
     tally = Tally()
-    answers = _answers(predictor, task, tally, progress)
+    answers = _answers(model, task, tally, progress)
     with replacing(task.target) as incoming:
         is_packed = task.target.suffix == ".gz"
         with gzip.open(incoming, "wb") if is_packed else incoming.open("wb") as out:
@@ -175,19 +176,19 @@ def predict_file(
 
 
 def _answers(
-    predictor: Predictor, task: Task, tally: Tally, progress: Callable[[int], object]
+    model: LoadedModel, task: Task, tally: Tally, progress: Callable[[int], object]
 ) -> Iterator[bytes]:
     documents = documents_of(task.documents, MAX_LINE_BYTES, progress)
     for first in count(0, CHUNK_LINES):
         if not (chunk := list(islice(documents, CHUNK_LINES))):
             return
-        for answer in _answers_to(predictor, task, first, chunk):
+        for answer in _answers_to(model, task, first, chunk):
             tally.note_answer(answer)
             yield answer
 
 
 def _answers_to(
-    predictor: Predictor, task: Task, first: int, lines: Sequence[Document]
+    model: LoadedModel, task: Task, first: int, lines: Sequence[Document]
 ) -> list[bytes]:
     """Return the answers to lines; lines with the same options are computed together."""
     answers: dict[int, bytes] = {}
@@ -195,13 +196,13 @@ def _answers_to(
     for index, content in enumerate(lines, first):
         try:
             line = _parsed(content, task)
-            options = _options_of(line, task, predictor)
+            options = _options_of(line, task, model)
         except LineError as error:
             answers[index] = error_line(index, error.id, problem_of_error(error))
         else:
             groups.setdefault(options, []).append((index, line))
     for options, group in groups.items():
-        answers |= _answer_group(predictor, task, options, group)
+        answers |= _answer_group(model, task, options, group)
     return [answers[index] for index in sorted(answers)]
 
 
@@ -222,23 +223,25 @@ def _parsed(content: Document, task: Task) -> BatchLine:
     return line
 
 
-def _options_of(line: BatchLine, task: Task, predictor: Predictor) -> RankingOptions:
+def _options_of(line: BatchLine, task: Task, model: LoadedModel) -> RankingOptions:
     """Return what a line asks for, as it is computed together with others."""
     try:
+        predictor = model.answering(line.scorer, explains=line.explain)
         return options_for(line, predictor, task.label_sets)
     except RequestError as error:
         raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
 
 
 def _answer_group(
-    predictor: Predictor,
+    model: LoadedModel,
     task: Task,
     options: RankingOptions,
     group: Sequence[tuple[int, BatchLine]],
 ) -> dict[int, bytes]:
     """Return the answers to lines that ask for the same."""
-    scorer = predictor.scorers.default if options.scorer is None else options.scorer
+    scorer = model.default_scorer if options.scorer is None else options.scorer
     try:
+        predictor = model.answering(scorer, explains=options.explain)
         batch = predictor.read([line.whole_text for _, line in group])
         predictions = predictor.predict_batch(batch, options)
     except LongtailError as error:  # all have asked for the same
@@ -250,7 +253,7 @@ def _answer_group(
             line,
             task.version,
             scorer,
-            in_language(prediction, predictor.catalogue, line.language),
+            in_language(prediction, model.labels, line.language),
         )
         for (index, line), prediction in zip(group, predictions, strict=True)
     }

@@ -58,7 +58,7 @@ def available_gpu_bytes(device: str | None = None) -> int | None:
     Args:
         device: "cpu" or "cuda"; None: a GPU if there is one.
     """
-    if device == "cpu":
+    if device == "cpu" or not sees_gpu():
         return None
     from longtail.models.ranking.device_rows import free_gpu_bytes
 

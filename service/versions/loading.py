@@ -27,7 +27,7 @@ from longtail.models.bundle.registry import CURRENT, STATE_NAME, Registry, Regis
 from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError, ignore
 from longtail.models.files.durable import write_json_durably
-from longtail.models.kinds.storage import mapped_bytes
+from longtail.models.kinds.storage import mapped_bytes, without_encoder
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import (
@@ -175,6 +175,7 @@ class ModelLoader:
         source: RegistrySource | None = None,
         memory_factor: float = 0.0,
         map_arrays: MapArrays = "auto",
+        preload: bool = False,
         warmup_timeout_s: float = 600.0,
         prepare_thread: Callable[[], object] = ignore,
         available: Callable[[], int | None] = available_bytes,
@@ -188,6 +189,7 @@ class ModelLoader:
             source: Where versions come from that the registry does not have yet.
             memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
             map_arrays: Whether arrays may stay in their files (see `is_mapped` in `bundle.py`).
+            preload: Whether an encoder that the default scorer does not need is loaded, too.
             warmup_timeout_s: For the first predictions of a model, in seconds.
             prepare_thread: Called first of all on the thread that makes them.
             available: Says how much memory there is; None: it can't tell.
@@ -200,6 +202,7 @@ class ModelLoader:
         self._source = source
         self._memory_factor = memory_factor
         self._map_arrays = map_arrays
+        self._preload = preload
         self._warmup_timeout_s = warmup_timeout_s
         self._prepare_thread = prepare_thread
         self._available = available
@@ -226,13 +229,15 @@ class ModelLoader:
             number: Its version.
             run: Does work of the model that it replaces.
             metrics: Count how it went.
-            before: The one that it replaces; how far their labels agree is reported.
+            before: The one that it replaces; how far their labels agree is reported. In place of
+                itself, a version is loaded with an encoder that its default scorer does not need.
         """
         started = time.monotonic()
         with self._noted(number, metrics):
             self._check_memory(number)
             bundle = self._open(number)
-            predictor = self._load(bundle)
+            is_whole = self._preload or (before is not None and before.version == number)
+            predictor = self._load(bundle if is_whole else without_encoder(bundle))
             if before is not None:
                 predictor.prepare_label_search()  # here, so that nobody waits for it
             texts = warmup_texts_of(bundle)

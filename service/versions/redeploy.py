@@ -90,6 +90,10 @@ class Redeployer:
         """Load a version beside the others, for requests that name it; it stays loaded."""
         return self._command("load", partial(self._keep, version))
 
+    def complete(self, version: int) -> Future[None]:
+        """Load the encoder of a version that answers without it, and what else needs it."""
+        return self._thread.submit(self._complete, version)
+
     def unload(self, version: int) -> Future[Change]:
         """Unload a version that is neither the default, nor `current`, nor the canary."""
         return self._command("unload", partial(self._unload, version))
@@ -270,6 +274,11 @@ class Redeployer:
         if self._thread.is_stopped:
             raise CancelledError
         return self._loader.load(number, self._run, self._metrics, before)
+
+    def _complete(self, number: int) -> None:
+        model = self._manager.get(number)
+        if model.predictor.left_out:  # else an earlier command has done it
+            self._publish(self._manager.serving().changed(self._load(number, model)))
 
     def _swap(
         self, number: int, move_alias: Callable[[int], object] = ignore, **roles: int | None

@@ -25,6 +25,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.corpus.files import find_unlabelled
 from longtail.models.errors import LongtailError
+from longtail.models.interface.model import LoadedModel
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
@@ -285,7 +286,8 @@ def check_file(bundle, version, predictor, texts, folder):
     source, target = folder / "in.jsonl", folder / "out.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
     k = min(3, len(bundle.catalogue))
-    summary = predict_file(Task(find_unlabelled(source), target, version, {"k": k}), predictor)
+    model = LoadedModel(bundle, device="cpu")
+    summary = predict_file(Task(find_unlabelled(source), target, version, {"k": k}), model)
     assert (summary.num_lines, summary.num_errors) == (len(texts), 0), target.read_text("utf-8")
     answers = [json.loads(line) for line in target.read_text("utf-8").split("\n")[:-1]]
     found = [[label["id"] for label in answer["labels"]] for answer in answers]

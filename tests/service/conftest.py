@@ -31,6 +31,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import IndexChoice
 from longtail.models.results import (
     BlendedScorer,
@@ -120,11 +121,17 @@ class FakePredictor:
     encoder_precision = "float32"
 
     def __init__(self, bundle: Bundle) -> None:
+        self.left_out = bundle.left_out
         self.catalogue = bundle.catalogue
-        self.scorers = FakeScorers(LabelSelector(self.catalogue))
+        names = tuple(x for x in FakeScorers.names if x not in self.left_out)
+        self.scorers = FakeScorers(
+            LabelSelector(self.catalogue), names, bundle.manifest.default_scorer
+        )
         self.label_search = LabelSearch(self.catalogue)
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
+
+    lacks = Predictor.lacks
 
     def prepare_label_search(self) -> LabelSearch:
         return self.label_search
@@ -215,7 +222,12 @@ def publish(tmp_path):
 
 
 def publish_one(
-    folder: Path, *, activate: bool = True, probes: Sequence[str] = (), **metrics: float
+    folder: Path,
+    *,
+    activate: bool = True,
+    probes: Sequence[str] = (),
+    default_scorer: str = "retrieval",
+    **metrics: float,
 ) -> int:
     """Publish a tiny bundle in the registry below a folder; returns its version."""
     encoder = folder / "encoder"
@@ -224,7 +236,7 @@ def publish_one(
     manifest = Manifest(
         label_count=NUM_LABELS, training_document_count=3,
         encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
-        scorers=("retrieval", "sparse"), default_scorer="retrieval", training={"seed": 7},
+        scorers=("retrieval", "sparse"), default_scorer=default_scorer, training={"seed": 7},
         data_fingerprint="f" * 64, metrics={"retrieval": metrics},
     )  # fmt: skip
     vectors = {"vectors": np.zeros((NUM_LABELS, 2), dtype=np.float32)}

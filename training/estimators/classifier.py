@@ -18,7 +18,6 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import RequestError
 from longtail.models.interface.given_texts import texts_of
 from longtail.models.interface.model import LoadedModel
-from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import check_answers
 from longtail.models.results import Prediction
 from longtail.training.configuration.run import TrainingConfig
@@ -346,8 +345,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "bundle_")
         if self._model is None:
             # The precision of `longtail predict`, so that answers are equal to the bit.
-            predictor = Predictor.of_bundle(self.bundle_, precision="auto")
-            self._model = LoadedModel(self.bundle_, predictor)
+            self._model = LoadedModel(self.bundle_, precision="auto")
         return self._model
 
     def _passing(

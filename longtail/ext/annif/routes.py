@@ -237,7 +237,7 @@ def _named(
 ) -> dict[str, Project]:
     """Return the project of a model and those of its scorers."""
     projects = {name: Project(title, model, version, None, is_listed=True)}
-    for scorer in model.predictor.scorers.names:
+    for scorer in (*model.predictor.scorers.names, *model.predictor.left_out):
         projects[f"{name}-{scorer}"] = Project(
             f"{title}, {scorer}", model, version, scorer, is_listed=lists_scorers
         )

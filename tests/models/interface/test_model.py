@@ -12,7 +12,6 @@ from longtail.models.errors import BundleCorruptError, ConfigError, DataError, R
 from longtail.models.interface import arrow
 from longtail.models.interface.given_texts import texts_of
 from longtail.models.interface.model import LoadedModel, Predictions
-from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 
@@ -20,7 +19,7 @@ TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 @pytest.fixture(scope="module")
 def model(trained_sparse):
     bundle = trained_sparse.bundle
-    return LoadedModel(bundle, Predictor.of_bundle(bundle))
+    return LoadedModel(bundle)
 
 
 def test_one_text_has_one_prediction_and_many_have_many(model):

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -32,6 +33,15 @@ def predictor(fake_predictor, registry):
     return fake_predictor(registry.open(1))
 
 
+def model_of(predictor):
+    """Return what `predict_file` reads of a model."""
+    return SimpleNamespace(
+        labels=predictor.catalogue,
+        default_scorer=predictor.scorers.default,
+        answering=lambda scorer, explains: predictor,
+    )
+
+
 @pytest.fixture
 def task(tmp_path):
     def make(lines, name="in.jsonl", **defaults):
@@ -56,7 +66,7 @@ def test_each_line_is_answered_in_order(task, predictor, name):
     lines = (line(id=i, text="a" * (1 + i % 5), k=1 + i % 2) for i in range(1200))
     asked = task(lines, name, tail_dial=0.5)
     seen = []
-    summary = predict_file(asked, predictor, seen.append)
+    summary = predict_file(asked, model_of(predictor), seen.append)
     found = answers(asked)
     assert [x["id"] for x in found] == [x["index"] for x in found] == list(range(1200))
     assert [x["labels"][0]["score"] for x in found] == [float(1 + i % 5) for i in range(1200)]
@@ -75,7 +85,7 @@ def test_bad_lines_are_answered_with_errors(task, predictor, monkeypatch):
             line(id=4, text="a", scorer=""),
         ],
     )  # fmt: skip
-    summary = predict_file(asked, predictor)
+    summary = predict_file(asked, model_of(predictor))
     kinds = [x["error"]["type"].rsplit(":")[-1] if "error" in x else "" for x in answers(asked)]
     assert kinds == ["malformed-body", "request", "line-too-long", "model-not-found", "", "request"]
     assert (summary.num_lines, summary.num_results, summary.num_errors) == (6, 1, 5)
@@ -92,7 +102,7 @@ def test_a_run_that_was_cut_off_leaves_the_output_as_it_was(task, fake_predictor
     asked.target.parent.mkdir()
     asked.target.write_text("before")
     with pytest.raises(KeyboardInterrupt):
-        predict_file(asked, Breaking(registry.open(1)))
+        predict_file(asked, model_of(Breaking(registry.open(1))))
     assert [(x.name, x.read_text()) for x in asked.target.parent.iterdir()] == [
         ("out.jsonl", "before")
     ]
@@ -256,7 +266,7 @@ def rows_of(path, delimiter=","):
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_the_rows_keep_their_columns_delimiter_and_line_ends(table_task, predictor, mark):
     asked = table_task(f'{mark}Nr;text;Preis\r\n1;"a;b";=2\r\n\r\n2;"x\ny";-3,50 %\r\n')
-    tally = predict_file(asked, predictor)
+    tally = predict_file(asked, model_of(predictor))
     content = asked.target.read_bytes()
     assert content.startswith(b"\xef\xbb\xbfNr;text;Preis;labels;") and content.count(b"\r\n") == 3
     assert tally.num_guarded == 1
@@ -268,7 +278,7 @@ def test_the_rows_keep_their_columns_delimiter_and_line_ends(table_task, predict
 
 def test_a_row_without_an_answer_says_why_and_loses_no_cell(table_task, predictor):
     asked = table_task("text,labels\na,b\n ,\none,two,three\nfour\n")
-    tally = predict_file(asked, predictor)
+    tally = predict_file(asked, model_of(predictor))
     header, good, blank, wide, narrow = rows_of(asked.target)
     assert header == ["text", "labels", *(f"predicted_{name}" for name in ADDED)]
     assert good[2] and not good[5]
@@ -297,5 +307,5 @@ def test_rows_that_change_while_they_are_read_are_an_error(table_task, fake_pred
 
     asked = table_task("text\n" + "a\n" * 5)
     with pytest.raises(DataError, match="has changed while it was read"):
-        predict_file(asked, Changing(registry.open(1)))
+        predict_file(asked, model_of(Changing(registry.open(1))))
     assert not list(asked.target.parent.glob("*out*"))
