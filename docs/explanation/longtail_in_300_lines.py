@@ -2,7 +2,8 @@
 
     python docs/explanation/longtail_in_300_lines.py training/demo_data
 
-The product adds stems, better samples, more evidence of names, neighbours, checks and speed.
+The product adds stems, better samples, more evidence of names, neighbours, vectors of words
+(`longtail.models.scorers.word_vectors`), checks and speed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Vectors of words and labels, trained on the corpus (see `longtail.models.scorers.word_vectors`).
 
-A step takes some documents. The loss of a document x with the labels Y is a softmax over the labels
-of all documents of the step, and others that are drawn with probability proportional to the root of
-their number of documents:
+A step takes some documents. The loss of a document x with the labels Y is the decoupled softmax
+(Gupta et al. 2024) over the labels of all documents of the step, and others that are drawn with
+probability proportional to the root of their number of documents; y' are those not in Y:
 
-    -1/|Y| sum_{y in Y} log(exp(s <v(x), u(y)>) / sum_y' exp(s <v(x), u(y')>))
+    1/|Y| sum_{y in Y} log(1 + sum_y' exp(s <v(x), u(y')> - s <v(x), u(y)>))
 
 Gradients are written out, so that it needs NumPy and SciPy alone. Only rows that a step reads are
 updated, by Adam (Kingma & Ba 2015) without momentum and with one second moment a row.
@@ -154,7 +154,8 @@ class _Training:
         length = np.float32(1 / np.sqrt(dim))  # of rows: about 1
         self._words = _Rows(length * rng.standard_normal((num_words, dim), dtype=np.float32))
         counts = np.bincount(truth.indices, minlength=num_labels)
-        own = _OWN_LENGTH * length * rng.standard_normal((num_labels, dim), dtype=np.float32)
+        own = rng.standard_normal((num_labels, dim), dtype=np.float32)
+        own *= _OWN_LENGTH * length
         own[counts == 0] = 0
         self._own = _Rows(own)
         self._carried = np.flatnonzero(counts)
@@ -182,7 +183,7 @@ class _Training:
         texts, of_names = units[:size], units[size:]
         vectors, own_lengths = _unit(of_names + self._own.values[labels])
 
-        loss, slopes = _softmax(_SCALE * (texts @ vectors.T), truth, labels)
+        loss, slopes = _decoupled_softmax(_SCALE * (texts @ vectors.T), truth, labels)
         of_vectors = _through_unit(_SCALE * (slopes.T @ texts), vectors, own_lengths)
         of_texts = _SCALE * (slopes @ vectors)
         of_sums = _through_unit(np.concatenate([of_texts, of_vectors]), units, lengths)
@@ -200,14 +201,17 @@ class _Training:
 
     def result(self, tfidf: TfidfModel) -> WordVectors:
         """Return the vectors as they are served."""
-        starts = range(0, self._names.shape[0], _BLOCK)
-        names = [_unit(self._names[x : x + _BLOCK] @ self._words.values)[0] for x in starts]
-        of_names = np.concatenate(names)
-        of_labels = ByteVectors.rounded(of_names + self._own.values)
         words, units = self._words.values, ByteVectors.rounded(self._words.values)
+        rounded = []
+        for first in range(0, self._names.shape[0], _BLOCK):
+            block = slice(first, first + _BLOCK)
+            names, _ = _unit(self._names[block] @ words)
+            both = (names + self._own.values[block], names)
+            rounded.append([ByteVectors.rounded(vectors) for vectors in both])
+        of_labels, of_names = map(ByteVectors.joined, zip(*rounded, strict=True))
         lengths = np.linalg.norm(words, axis=1).astype(np.float32)
         scaled = ByteVectors(units.bytes, units.scales * lengths)
-        return WordVectors(scaled, of_labels, ByteVectors.rounded(of_names), tfidf)
+        return WordVectors(scaled, of_labels, of_names, tfidf)
 
 
 def _floats(vectors: ByteVectors) -> Float32[np.ndarray, "row dim"]:
@@ -215,7 +219,7 @@ def _floats(vectors: ByteVectors) -> Float32[np.ndarray, "row dim"]:
     return found
 
 
-def _softmax(
+def _decoupled_softmax(
     scores: Float32[np.ndarray, "batch some"],
     truth: Float32[csr_array, "batch label"],
     labels: Int64[np.ndarray, some],
@@ -225,13 +229,14 @@ def _softmax(
     rows = np.repeat(np.arange(len(counts)), counts)
     at = (rows, np.searchsorted(labels, truth.indices))
     weights = (1 / (counts[rows] * len(counts))).astype(np.float32)
-    scores -= scores.max(axis=1, keepdims=True)
-    of_labels = scores[at]
-    exponentials = np.exp(scores)
-    sums = exponentials.sum(axis=1, keepdims=True)
-    loss = float((weights * (np.log(sums[rows, 0]) - of_labels)).sum())
-    slopes = exponentials / (sums * len(counts))
-    slopes[at] -= weights
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    own = exponentials[at]
+    exponentials[at] = 0
+    sums = own + exponentials.sum(axis=1)[rows]
+    loss = float((weights * np.log(sums / own)).sum())
+    per_document = np.bincount(rows, weights / sums, len(counts)).astype(np.float32)
+    slopes = exponentials * per_document[:, None]
+    slopes[at] = weights * (own / sums - 1)
     return loss, slopes
 
 

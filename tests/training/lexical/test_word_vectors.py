@@ -52,8 +52,9 @@ def loss_of(words, own, features, names, truth):
     unit = lambda rows: rows / np.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
     texts, labels = unit(features @ words), unit(unit(names @ words) + own)
     scores = 16 * texts @ labels.T
-    log_shares = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-    return -((truth / truth.sum(axis=1, keepdims=True)) * log_shares).sum(axis=1).mean()
+    others = (np.exp(scores) * (1 - truth)).sum(axis=1, keepdims=True)
+    losses = np.log1p(others / np.exp(scores))
+    return ((truth / truth.sum(axis=1, keepdims=True)) * losses).sum(axis=1).mean()
 
 
 def test_a_step_goes_down_the_slope_that_differences_of_the_loss_have(monkeypatch):
