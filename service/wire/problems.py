@@ -139,20 +139,13 @@ class KindError(LongtailError):
         self.kind = kind
 
 
-def problem_of(
-    kind: Kind,
-    detail: str,
-    *,
-    errors: list[ProblemDetail] | None = None,
-    instance: str | None = None,
-) -> Problem:
+def problem_of(kind: Kind, detail: str, errors: list[ProblemDetail] | None = None) -> Problem:
     """Return the document for a problem."""
     return Problem(
         type=TYPE_PREFIX + kind.slug,
         title=kind.title,
         status=kind.status,
         detail=detail,
-        instance=instance,
         errors=errors,
     )
 
