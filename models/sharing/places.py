@@ -69,7 +69,9 @@ class Place:
             self._files.invalidate_cache()
             if self._path.endswith(".zip"):
                 with self._open() as file, ZipFile(file) as archive:
-                    yield partial(self._read, partial(self._member, archive))
+                    found = [x for x in archive.namelist() if Path(x).name == MANIFEST_NAME]
+                    root = found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
+                    yield partial(self._read, partial(self._member, archive, root))
             else:
                 yield partial(self._read, self._open)
 
@@ -129,15 +131,15 @@ class Place:
                 return self._files.open(path, "rb")
         raise self._lacks(name or path)
 
-    def _member(self, archive: ZipFile, name: str) -> IO[bytes]:
-        if name not in archive.NameToInfo:
-            raise self._lacks(name)
-        if (method := archive.getinfo(name).compress_type) not in _METHODS:
+    def _member(self, archive: ZipFile, root: str, name: str) -> IO[bytes]:
+        if root + name not in archive.NameToInfo:
+            raise self._lacks(root + name)
+        if (method := archive.getinfo(root + name).compress_type) not in _METHODS:
             raise BundleCorruptError(
                 f"{self.uri!r}: file {name!r}, of compression {method}: expected stored or "
                 "deflated (0 or 8); pack it again"
             )
-        return archive.open(name)
+        return archive.open(root + name)
 
     def _lacks(self, name: str) -> BundleNotFoundError:
         return BundleNotFoundError(f"{self.uri!r}: no {name} there; check the address")

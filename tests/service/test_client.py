@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
-from longtail.models.errors import RequestError
+from longtail.models.errors import ConfigError, RequestError
 from longtail.service import client as client_module
 from longtail.service.client import (
     AsyncClient,
@@ -146,6 +146,12 @@ def test_what_are_no_texts_is_refused_before_it_is_sent(texts, words):
             return
         with pytest.raises(RequestError, match=type(texts).__name__):
             next(client.stream_batch(texts))
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", "", "http://h:99999"])
+def test_what_is_no_url_of_a_service_is_refused(url):
+    with pytest.raises(ConfigError, match=f"url is {url!r}: .*; expected http://localhost:8000"):
+        Client(url)
 
 
 def test_options_go_along_in_body_and_query(client):

@@ -194,6 +194,12 @@ def test_a_zip_that_unpacks_in_one_go_is_refused(tmp_path, mirror, method):
         fetch(str(path), mirror)
 
 
+def test_a_zip_may_have_the_bundle_in_a_folder(bundle, tmp_path, mirror):
+    path = shutil.make_archive(str(tmp_path / "model"), "zip", bundle.folder.parent, "1")
+    assert fetch(path, mirror) == 1
+    assert content_of(mirror.folder / "1") == content_of(bundle.folder)
+
+
 def test_a_damaged_zip_is_told_from_none_and_can_be_replaced(bundle, tmp_path, mirror):
     path = tmp_path / "model.zip"
     with pytest.raises(BundleNotFoundError, match=r"no .*model.zip there"):
