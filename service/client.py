@@ -137,11 +137,10 @@ class _Connection:
         self._http = self._http_class(base_url=base_url, headers=headers, timeout=timeout_s)
         self._retry = retry
 
-    async def _change(self, asked: str, **options: Any) -> ModelChange:
+    async def _change(self, route: str, **options: Any) -> ModelChange:
         """Ask for a change of the models, which takes as long as it takes to load one."""
-        method, path = asked.split()
-        options["timeout"] = httpx.Timeout(self._http.timeout.connect, read=None)
-        return await self._ask(f"{method} /v1/admin/{path}", ModelChange, **options)
+        timeout = httpx.Timeout(self._http.timeout.connect, read=None)
+        return await self._ask(route, ModelChange, timeout=timeout, **options)
 
     async def _ask(self, route: str, shape: type[T], **options: Any) -> T:
         """Return the answer of a route, a method and a path (see `_content`)."""
@@ -311,28 +310,28 @@ class AsyncClient(_Connection):
 
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
-        return await self._change(f"POST models/{version}/load")
+        return await self._change(f"POST /v1/admin/models/{version}/load")
 
     async def unload(self, version: int) -> ModelChange:
         """Unload a version."""
-        return await self._change(f"POST models/{version}/unload")
+        return await self._change(f"POST /v1/admin/models/{version}/unload")
 
     async def activate(self, version: int) -> ModelChange:
         """Let `current` name this version, and answer with it."""
-        return await self._change(f"POST models/{version}/activate")
+        return await self._change(f"POST /v1/admin/models/{version}/activate")
 
     async def rollback(self) -> ModelChange:
         """Go back to the version that was `current` before; never asked twice."""
-        return await self._change("POST rollback", retry=NEVER)
+        return await self._change("POST /v1/admin/rollback", retry=NEVER)
 
     async def set_canary(self, version: int, share: float) -> ModelChange:
         """Give a version a share, from 0 to 1, of the requests that name none."""
         content = _json({"version": version, "share": share})
-        return await self._change("PUT canary", content=content)
+        return await self._change("PUT /v1/admin/canary", content=content)
 
     async def end_canary(self) -> ModelChange:
         """Answer all requests that name no version with the default again."""
-        return await self._change("DELETE canary")
+        return await self._change("DELETE /v1/admin/canary")
 
 
 class Client(_Connection):

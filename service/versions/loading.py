@@ -19,7 +19,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import Self, TypeVar
 
 from longtail.models.bundle.bundle import Bundle, MapArrays, read_manifest
@@ -124,12 +123,7 @@ class TrialThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the thread end after what it is doing."""
         self._works.put(None)
 
