@@ -69,7 +69,7 @@ class Place:
             self._files.invalidate_cache()
             if self._path.endswith(".zip"):
                 with self._open() as file, ZipFile(file) as archive:
-                    found = [x for x in archive.namelist() if Path(x).name == MANIFEST_NAME]
+                    found = [x for x in archive.namelist() if x.rpartition("/")[2] == MANIFEST_NAME]
                     root = found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
                     yield partial(self._read, partial(self._member, archive, root))
             else:
