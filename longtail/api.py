@@ -82,10 +82,12 @@ def train(
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
     Raises:
+        DataError: `label_texts` is given with a folder.
         LongtailError: As `longtail train` does; says what, where, and what to do.
     """
     from longtail.models.bundle.registry import Registry
     from longtail.models.corpus.columns import CorpusOptions
+    from longtail.models.errors import DataError
     from longtail.training.configuration.run import read_config
     from longtail.training.data.dataset import open_dataset
     from longtail.training.estimators.corpus import documents_of, kept_corpus, write_corpus
@@ -95,7 +97,11 @@ def train(
 
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
-        _check_no_label_texts(data, label_texts)
+        if label_texts is not None:
+            raise DataError(
+                f"label_texts is given with the folder {str(data)!r}; write them to a label file "
+                "in it, such as labels.jsonl"
+            )
         dataset = open_dataset(Path(data), corpus)
     else:
         documents = documents_of(data, corpus or CorpusOptions())
@@ -189,14 +195,3 @@ def learn(
     dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])
     with progress_shown(verbose):
         return learn_from(LearningRun(said, dataset, store, version, Path(work))).version
-
-
-def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:
-    """Refuse texts of labels that are given with a folder."""
-    from longtail.models.errors import DataError
-
-    if label_texts is not None:
-        raise DataError(
-            f"label_texts is given with the folder {str(data)!r}; write them to a label file "
-            "in it, such as labels.jsonl"
-        )

@@ -15,10 +15,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, update_wrapper
+from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import HttpUrl, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from longtail.models.errors import ConfigError, LongtailError, RequestError
 from longtail.models.interface.given_texts import texts_of
@@ -34,12 +36,16 @@ Given = ParamSpec("Given")
 Line: TypeAlias = str | Mapping[str, Any]
 """A text, or an object as `longtail.service.schemas.requests.BatchLine`."""
 BatchAnswer: TypeAlias = BatchResult | BatchError
+_Answers: TypeAlias = list[BatchResult | BatchError | BatchEnd]
 _MAX_LINES = 256
 _MAX_BYTES = 2**20
-"""Most lines of a batch, and bytes unless one line has more, that are sent in one request."""
+"""Lines of a batch, and bytes, after which a request is sent."""
 _MAX_SHOWN_CHARACTERS = 500
+_FIRST_WAIT_S = 0.25
+_JITTER = 0.5
+"""Each wait is lengthened at random by up to this share."""
 _chance = random.SystemRandom()
-_JSON_LINES = {"Content-Type": "application/x-ndjson"}
+_adapter: Any = cache(TypeAdapter)  # that of a batch takes a tenth of a second
 
 
 class ClientError(LongtailError):
@@ -79,23 +85,19 @@ class Retry:
     Attributes:
         max_attempts: With the first one.
         max_wait_s: Seconds between attempts, all together.
-        first_wait_s: Seconds before the second attempt where the service names none; then doubled.
-        jitter: Each wait is lengthened at random by up to this share.
     """
 
     max_attempts: int = 5
     max_wait_s: float = 60.0
-    first_wait_s: float = 0.25
-    jitter: float = 0.5
 
     def wait_s(self, attempt: int, waited_s: float, error: ClientError) -> float | None:
         """Return the seconds to wait after an attempt, from 1, that failed; None: ask no more."""
-        wait_s = self.first_wait_s * 2 ** (attempt - 1)
+        wait_s = _FIRST_WAIT_S * 2 ** (attempt - 1)
         if isinstance(error, ProblemError) and error.problem.status in {429, 503}:
             wait_s = wait_s if error.retry_after_s is None else error.retry_after_s
         elif not isinstance(error, ConnectionFailedError):
             return None
-        wait_s *= 1 + self.jitter * _chance.random()
+        wait_s *= 1 + _JITTER * _chance.random()
         is_over = attempt >= self.max_attempts or waited_s + wait_s > self.max_wait_s
         return None if is_over else wait_s
 
@@ -107,7 +109,8 @@ _RETRY = Retry()
 class _Connection:
     """Connections to a service, of either kind; with a `httpx.Client` no coroutine waits."""
 
-    _http_class: type[httpx.AsyncClient] | type[httpx.Client]
+    _http_class: Any
+    _sleep: Any
 
     def __init__(
         self, url: str, *, key: str | None = None, timeout_s: float = 60.0, retry: Retry = _RETRY
@@ -123,23 +126,25 @@ class _Connection:
         Raises:
             ConfigError: The URL is none of a service.
         """
-        headers = {"User-Agent": "longtail-client"}
+        try:
+            base_url = str(_adapter(HttpUrl).validate_python(str(url)))
+        except ValidationError as error:
+            told = f"url is {url!r}: {error.errors()[0]['msg']}"
+            raise ConfigError(f"{told}; expected http://localhost:8000, or the like") from error
+        headers = {"User-Agent": "longtail-client", "Content-Type": "application/json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        self._http = self._http_class(base_url=_url(url), headers=headers, timeout=timeout_s)
+        self._http = self._http_class(base_url=base_url, headers=headers, timeout=timeout_s)
         self._retry = retry
 
-    async def _change(self, asked: str, **options: Any) -> ModelChange:
+    async def _change(self, route: str, **options: Any) -> ModelChange:
         """Ask for a change of the models, which takes as long as it takes to load one."""
-        method, path = asked.split()
-        options["timeout"] = httpx.Timeout(self._http.timeout.connect, read=None)
-        return await self._ask(f"{method} /v1/admin/{path}", ModelChange, **options)
+        timeout = httpx.Timeout(self._http.timeout.connect, read=None)
+        return await self._ask(route, ModelChange, timeout=timeout, **options)
 
-    async def _ask(self, route: str, shape: type[T], *, body: object = None, **asked: Any) -> T:
-        """Return the answer of a route, a method and a path; `body` is sent as JSON."""
-        if body is not None:
-            asked |= {"content": _json(body), "headers": {"Content-Type": "application/json"}}
-        return _read(TypeAdapter(shape), await self._content(route, **asked))
+    async def _ask(self, route: str, shape: type[T], **options: Any) -> T:
+        """Return the answer of a route, a method and a path (see `_content`)."""
+        return _read(shape, await self._content(route, **options))
 
     async def _content(
         self, route: str, *, query: object = None, retry: Retry | None = None, **options: Any
@@ -158,27 +163,26 @@ class _Connection:
                 wait_s = (retry or self._retry).wait_s(attempt, waited_s, error)
                 if wait_s is None:
                     raise
-            await self._pause(wait_s)
+            await _result(self._sleep(wait_s))
             attempt, waited_s = attempt + 1, waited_s + wait_s
 
     async def _content_now(self, route: str, options: Mapping[str, Any]) -> bytes:
         url = self._http.base_url
         try:
-            asked = self._http.request(*route.split(), **options)
-            response = asked if isinstance(asked, httpx.Response) else await asked
+            response = await _result(self._http.request(*route.split(), **options))
         except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout) as error:
             raise NoAnswerError(f"{url} did not answer in time ({error!r})") from error
         except httpx.TransportError as error:
             raise ConnectionFailedError(f"{url} gives no answer ({error!r}); is it up?") from error
         if not response.is_success:
             raise _problem(response)
-        return response.content
+        content: bytes = response.content
+        return content
 
-    async def _pause(self, wait_s: float) -> None:
-        if isinstance(self._http, httpx.Client):
-            time.sleep(wait_s)  # noqa: ASYNC251  # no event loop waits
-        else:
-            await asyncio.sleep(wait_s)
+
+async def _result(found: Any) -> Any:
+    """Wait for what only the client for asyncio has to wait for."""
+    return await found if isawaitable(found) else found
 
 
 def _finished(call: Coroutine[Any, Any, T]) -> T:
@@ -208,7 +212,7 @@ class AsyncClient(_Connection):
     after 429, 503 and broken connections it has asked again before, as `Retry` says.
     """
 
-    _http_class = httpx.AsyncClient
+    _http_class, _sleep = httpx.AsyncClient, staticmethod(asyncio.sleep)
 
     async def __aenter__(self) -> Self:
         return self
@@ -218,10 +222,7 @@ class AsyncClient(_Connection):
 
     async def close(self) -> None:
         """Close the connections."""
-        if isinstance(self._http, httpx.Client):
-            self._http.close()
-        else:
-            await self._http.aclose()
+        await self._http.aclose()
 
     async def predict(self, /, texts: str | Iterable[str], **options: Any) -> PredictResponse:
         """Return the best labels of one text or several, as many as one request may have.
@@ -230,9 +231,10 @@ class AsyncClient(_Connection):
             texts: None of them blank.
             **options: Those of `POST /v1/predict`: `k`, `scorer`, `threshold`, ..., `timeout_s`.
         """
-        is_one = isinstance(texts, str)
-        asked = {"text": texts_of([texts])[0]} if is_one else {"texts": list(texts_of(texts))}
-        return await self._ask("POST /v1/predict", PredictResponse, body={**asked, **options})
+        one = isinstance(texts, str)
+        asked = {"text": texts_of([texts])[0]} if one else {"texts": list(texts_of(texts))}
+        content = _json(asked | options)
+        return await self._ask("POST /v1/predict", PredictResponse, content=content)
 
     async def stream_batch(
         self, lines: Iterable[Line], **options: Any
@@ -251,15 +253,19 @@ class AsyncClient(_Connection):
         first = 0
         for chunk in _chunks(lines):
             answered = await self._content(
-                "POST /v1/batch", query=options, content=chunk, headers=_JSON_LINES
+                "POST /v1/batch",
+                query=options,
+                content=chunk,
+                headers={"Content-Type": "application/x-ndjson"},
             )
-            answers = b"[%b]" % b",".join(answered.splitlines())
             end = None
-            for answer in _read(_batch_adapter(), answers):
+            for answer in _read(_Answers, b"[%b]" % b",".join(answered.splitlines())):
                 if isinstance(answer, BatchEnd):
                     end = answer.summary
+                elif isinstance(answer, BatchError):
+                    yield answer.model_copy(update={"index": first + answer.index})
                 else:
-                    yield _numbered(answer, first + answer.index)
+                    yield replace(answer, index=first + answer.index)
             if end is None or not end.complete:
                 told = end and end.error
                 why = f"{told.title}: {told.detail}" if told else "the answer breaks off"
@@ -290,7 +296,9 @@ class AsyncClient(_Connection):
         One without an `id` gets one, so that it is stored once, however often it is sent.
         """
         named = [{"id": f"client-{secrets.token_hex(16)}", **entry} for entry in entries]
-        return await self._ask("POST /v1/feedback", FeedbackReceipts, body={"entries": named})
+        return await self._ask(
+            "POST /v1/feedback", FeedbackReceipts, content=_json({"entries": named})
+        )
 
     async def is_ready(self) -> bool:
         """Return whether the service can predict now; asks once."""
@@ -302,27 +310,28 @@ class AsyncClient(_Connection):
 
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
-        return await self._change(f"POST models/{version}/load")
+        return await self._change(f"POST /v1/admin/models/{version}/load")
 
     async def unload(self, version: int) -> ModelChange:
         """Unload a version."""
-        return await self._change(f"POST models/{version}/unload")
+        return await self._change(f"POST /v1/admin/models/{version}/unload")
 
     async def activate(self, version: int) -> ModelChange:
         """Let `current` name this version, and answer with it."""
-        return await self._change(f"POST models/{version}/activate")
+        return await self._change(f"POST /v1/admin/models/{version}/activate")
 
     async def rollback(self) -> ModelChange:
         """Go back to the version that was `current` before; never asked twice."""
-        return await self._change("POST rollback", retry=NEVER)
+        return await self._change("POST /v1/admin/rollback", retry=NEVER)
 
     async def set_canary(self, version: int, share: float) -> ModelChange:
         """Give a version a share, from 0 to 1, of the requests that name none."""
-        return await self._change("PUT canary", body={"version": version, "share": share})
+        content = _json({"version": version, "share": share})
+        return await self._change("PUT /v1/admin/canary", content=content)
 
     async def end_canary(self) -> ModelChange:
         """Answer all requests that name no version with the default again."""
-        return await self._change("DELETE canary")
+        return await self._change("DELETE /v1/admin/canary")
 
 
 class Client(_Connection):
@@ -332,7 +341,7 @@ class Client(_Connection):
     a context.
     """
 
-    _http_class = httpx.Client
+    _http_class, _sleep = httpx.Client, staticmethod(time.sleep)
 
     predict = _at_once(AsyncClient.predict)
     give_feedback = _at_once(AsyncClient.give_feedback)
@@ -346,13 +355,16 @@ class Client(_Connection):
     rollback = _at_once(AsyncClient.rollback)
     set_canary = _at_once(AsyncClient.set_canary)
     end_canary = _at_once(AsyncClient.end_canary)
-    close = _at_once(AsyncClient.close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
 
     def stream_batch(self, lines: Iterable[Line], **options: Any) -> Iterator[BatchAnswer]:
         """Yield the answer to each line in order; see `AsyncClient.stream_batch`."""
@@ -362,47 +374,28 @@ class Client(_Connection):
                 yield _finished(answers.__anext__())
 
 
-def _url(url: object) -> httpx.URL:
-    expected = "expected the service's, with http:// or https:// in front: http://localhost:8000"
-    try:
-        found = httpx.URL(str(url))
-    except httpx.InvalidURL as error:
-        raise ConfigError(f"url is {url!r}, which is no URL ({error}); {expected}") from error
-    if found.scheme not in {"http", "https"} or not found.host:
-        raise ConfigError(f"url is {url!r}; {expected}")
-    return found
-
-
 def _json(content: object) -> bytes:
     """Return ASCII, so that half of a surrogate pair is answered as other faults are."""
     try:
         return json.dumps(content, allow_nan=False, default=_plain, separators=(",", ":")).encode()
     except ValueError as error:
-        raise RequestError(f"can't be written as JSON ({error}); give finite numbers") from error
+        raise RequestError(f"can't be sent as JSON ({error}); give finite numbers") from error
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # numbers and arrays of NumPy
-        return value.tolist()
-    if isinstance(value, set | frozenset):
-        return list(value)
-    raise RequestError(f"{value!r:.40} ({type(value).__name__}) can't be sent as JSON")
+    return value.tolist() if hasattr(value, "tolist") else to_jsonable_python(value)  # of NumPy
 
 
-@cache
-def _batch_adapter() -> TypeAdapter[list[BatchAnswer | BatchEnd]]:
-    return TypeAdapter(list[BatchAnswer | BatchEnd])  # takes a tenth of a second
-
-
-def _read(adapter: TypeAdapter[T], content: bytes) -> T:
+def _read(shape: type[T], content: bytes) -> T:
     """Return an answer in its shape; fields that a newer service adds are left out."""
     try:
-        return adapter.validate_json(content, extra="ignore")
+        found: T = _adapter(shape).validate_json(content, extra="ignore")
     except ValidationError as error:
         raise ClientError(
             f"the answer is no {error.title} as this release of the client knows it ({error}); "
             "is the URL that of a Longtail service?"
         ) from error
+    return found
 
 
 def _chunks(lines: Iterable[Line]) -> Iterator[bytes]:
@@ -411,22 +404,12 @@ def _chunks(lines: Iterable[Line]) -> Iterator[bytes]:
     for number, line in enumerate(lines):
         if not isinstance(line, str | Mapping):
             raise RequestError(f"line {number} is {line!r:.40}; expected a text, or an object")
-        content = _json({"text": line} if isinstance(line, str) else dict(line)) + b"\n"
-        if chunk and len(chunk) + len(content) > _MAX_BYTES:
-            yield chunk
-            chunk = b""
-        chunk += content
-        if chunk.count(b"\n") == _MAX_LINES:
+        chunk += _json({"text": line} if isinstance(line, str) else dict(line)) + b"\n"
+        if len(chunk) > _MAX_BYTES or chunk.count(b"\n") == _MAX_LINES:
             yield chunk
             chunk = b""
     if chunk:
         yield chunk
-
-
-def _numbered(answer: BatchAnswer, index: int) -> BatchAnswer:
-    if isinstance(answer, BatchError):
-        return answer.model_copy(update={"index": index})
-    return replace(answer, index=index)
 
 
 def _problem(response: httpx.Response) -> ProblemError:

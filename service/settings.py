@@ -220,12 +220,12 @@ class Settings(BaseSettings):
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             return parts
-        versions = tuple(_number_or_name(part) for part in parts)
-        if wrong := [each for each in versions if each != "current" and not _is_number(each)]:
+        names = [str(part).strip() for part in parts]
+        if wrong := [x for x in names if x != "current" and not (x.isdecimal() and int(x))]:
             raise ValueError(
                 f"got {wrong[0]!r}; expected numbers from 1, or 'current', separated by commas"
             )
-        return versions
+        return tuple(int(x) if x.isdecimal() else x for x in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,15 +319,6 @@ def refuse_unknown_variables(environ: Mapping[str, str]) -> None:
                 f"environment variable {variable!r} is not a setting; did you mean {closest!r}? "
                 "Rename or unset it"
             )
-
-
-def _number_or_name(part: object) -> object:
-    text = part.strip() if isinstance(part, str) else part
-    return int(text) if isinstance(text, str) and text.isdecimal() else text
-
-
-def _is_number(part: object) -> bool:
-    return isinstance(part, int) and part >= 1
 
 
 def _describe(error: ValidationError, chosen: Mapping[str, object]) -> str:

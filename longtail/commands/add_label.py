@@ -84,11 +84,8 @@ def add_label(
     manifest = read_manifest(store.folder_of(made))
     if as_json:
         found = {"version": made, "from_version": number, "num_added": len(labels)}
-        print_json(
-            found
-            | {"label_count": manifest.label_count, "digest": manifest.digest}
-            | {"current": store.current()}
-        )
+        found |= {"label_count": manifest.label_count}
+        print_json(found | {"digest": manifest.digest, "current": store.current()})
         return
     print(f"Version {made} has {manifest.label_count} labels, {len(labels)} more than {number}.")
     print(f"Digest {manifest.digest}")

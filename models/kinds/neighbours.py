@@ -229,10 +229,11 @@ class _MemoryKind(ScorerKind):
         """Return the documents."""
         return self._read(dict(arrays), texts[f"{self.name}.json"], sparse, num_labels)
 
-    @abstractmethod
     def _read(
         self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
-    ) -> Any: ...
+    ) -> Any:
+        del sparse
+        return VectorMemory.from_arrays(arrays, ids, num_labels)
 
 
 class NeighboursKind(_MemoryKind):
@@ -258,12 +259,6 @@ class DenseNeighboursKind(_MemoryKind):
     needs_encoder = True
     mapped = MAPPED_VECTORS
 
-    def _read(
-        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
-    ) -> VectorMemory:
-        del sparse
-        return VectorMemory.from_arrays(arrays, ids, num_labels)
-
     def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""
         log_priors = parts.catalogue.log_priors
@@ -281,12 +276,6 @@ class WordNeighboursKind(_MemoryKind):
         """Return the documents, where there is what encodes texts."""
         found: VectorMemory | None = super().model_of(parts)
         return found if WORD_VECTORS in parts.models else None
-
-    def _read(
-        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
-    ) -> VectorMemory:
-        del sparse
-        return VectorMemory.from_arrays(arrays, ids, num_labels)
 
     def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""

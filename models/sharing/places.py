@@ -7,16 +7,16 @@ has; nothing else there is touched.
 from __future__ import annotations
 
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 from urllib.parse import quote
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from longtail.models.bundle.manifest import MANIFEST_NAME
+from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
 from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
@@ -28,11 +28,10 @@ from longtail.models.extras import require
 
 _CARD_NAME = "README.md"  # where Hugging Face looks for it
 _HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_METHODS = (ZIP_STORED, ZIP_DEFLATED)
 """Others are unpacked by the whole input at a time: 3 KB of bzip2 can be gigabytes."""
-_MAX_FOLDERS = 32
-"""Most folders around a file in a zip file: fsspec keeps the whole name of each."""
 _CHUNK_BYTES = 2**22
+_WRITTEN: Any = {"compression": ZIP_DEFLATED, "compresslevel": 1, "strict_timestamps": False}
 
 ReadFile: TypeAlias = Callable[[str, int], Iterator[bytes]]
 """Yields the content of a file by its name, in parts; refuses one of more bytes than given."""
@@ -56,8 +55,6 @@ class Place:
         if self._hub is not None and self._hub[2]:
             uri = f"hf://{self._hub[1]}@{quote(self._hub[2], safe='')}"
         try:
-            if uri.startswith("hf://") and self._hub is None:
-                raise ValueError("no repository of the Hub")
             self._files, path = url_to_fs(uri)
         except Exception as error:
             raise ConfigError(
@@ -66,18 +63,28 @@ class Place:
         self._path = path.rstrip("/")
 
     @contextmanager
-    def reading(self, folder: str = "") -> Iterator[ReadFile]:
-        """Yield what reads the files of a folder there, such as "2/" of a registry."""
-        with ExitStack() as stack:
-            with self._reaching():
-                self._files.invalidate_cache()
-                files, root = stack.enter_context(self._opened("r"))
-            yield partial(self._read, files, root + folder)
+    def reading(self) -> Iterator[ReadFile]:
+        """Yield what reads files there; whatever fails meanwhile, the place is the reason."""
+        with self.reaching():
+            self._files.invalidate_cache()
+            if self._path.endswith(".zip"):
+                with self._open() as file, ZipFile(file) as archive:
+                    found = [x for x in archive.namelist() if x.rpartition("/")[2] == MANIFEST_NAME]
+                    root = found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
+                    yield partial(self._read, partial(self._member, archive, root))
+            else:
+                yield partial(self._read, self._open)
+
+    def content(self, name: str) -> bytes:
+        """Return the content of a file as small as a manifest."""
+        with self.reading() as read:
+            return b"".join(read(name, MAX_MANIFEST_BYTES))
 
     def write(self, files: Mapping[str, Path], card: str) -> None:
         """Store files, by name in the bundle, and a card; a folder gets its manifest last."""
         names = sorted(files, key=lambda name: name == MANIFEST_NAME)
-        with self._reaching():
+        there, path = self._files, self._path
+        with self.reaching():
             if self._hub is not None:  # in one commit
                 from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -87,56 +94,61 @@ class Place:
                 message = "A Longtail bundle"
                 hub.create_repo(repository, private=True, exist_ok=True)
                 hub.create_commit(repository, added, commit_message=message, revision=revision)
-                return
-            with self._opened("w") as (there, root):
-                if there.exists(root + MANIFEST_NAME):
-                    there.rm_file(root + MANIFEST_NAME)
-                there.makedirs(root.rstrip("/"), exist_ok=True)
-                there.pipe_file(root + _CARD_NAME, card.encode())
+            elif path.endswith(".zip"):
+                there.makedirs(there._parent(path), exist_ok=True)
+                with there.open(path, "wb") as file, ZipFile(file, "w", **_WRITTEN) as archive:
+                    archive.writestr(_CARD_NAME, card)
+                    for name in names:
+                        archive.write(files[name], name)
+            else:
+                with suppress(FileNotFoundError):
+                    there.rm_file(f"{path}/{MANIFEST_NAME}")
                 for name in names:
-                    there.makedirs((root + name).rpartition("/")[0], exist_ok=True)
-                    there.put_file(str(files[name]), root + name)
+                    there.makedirs(there._parent(f"{path}/{name}"), exist_ok=True)
+                    there.put_file(str(files[name]), f"{path}/{name}")
+                there.pipe_file(f"{path}/{_CARD_NAME}", card.encode())
 
     @contextmanager
-    def _opened(self, mode: str) -> Iterator[tuple[Any, str]]:
-        """Yield the file system that has the files, and what their names begin with there."""
-        if not self._path.endswith(".zip"):
-            yield self._files, f"{self._path}/"
-            return
-        from fsspec.implementations.zip import ZipFileSystem
-
-        if mode == "w":
-            self._files.makedirs(self._files._parent(self._path), exist_ok=True)
-        options = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 1}
-        with (
-            self._open(self._files, self._path, f"{mode}b") as file,
-            closing(ZipFileSystem(file, mode, **options)) as archive,
-        ):
-            for x in archive.zip.infolist():
-                if x.compress_type not in _METHODS or x.filename.count("/") > _MAX_FOLDERS:
-                    raise BundleCorruptError(
-                        f"{self.uri!r}: file {x.filename[:99]!r}, of compression "
-                        f"{x.compress_type}: expected stored or deflated (0 or 8), in at most "
-                        f"{_MAX_FOLDERS} folders; pack it again"
-                    )
-            names = archive.zip.namelist()
-            found = [x for x in names if x.rpartition("/")[2] == MANIFEST_NAME]
-            yield archive, found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
-
-    def _open(self, files: Any, path: str, mode: str) -> Any:
+    def reaching(self) -> Iterator[None]:
+        """Say of any failure that the place is the reason: every file system raises its own."""
         try:
-            # Opening a pipe would wait for its writer.
-            if mode == "wb" or files.info(path)["type"] == "file":
-                return files.open(path, mode)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        raise BundleNotFoundError(
-            f"{self.uri!r}: no {path.removeprefix(f'{self._path}/')} there; check the address"
-        )
+            yield
+        except LongtailError:
+            raise
+        except Exception as error:
+            is_corrupt = isinstance(error, BadZipFile | zlib.error)
+            reason = str(error).strip().partition("\n")[0] or "no reason was given"
+            raise (BundleCorruptError if is_corrupt else BundleError)(
+                f"{self.uri!r}: can't be reached, read, written or copied ({type(error).__name__}: "
+                f"{reason}); check the address, the network and your rights, or make room"
+            ) from error
 
-    def _read(self, files: Any, folder: str, name: str, max_bytes: int) -> Iterator[bytes]:
+    def _open(self, name: str = "") -> Any:
+        """Open a file of the folder, or the zip file itself."""
+        path = f"{self._path}/{name}" if name else self._path
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if self._files.info(path)["type"] == "file":  # a pipe would wait for its writer
+                return self._files.open(path, "rb")
+        raise self._lacks(name or path)
+
+    def _member(self, archive: ZipFile, root: str, name: str) -> IO[bytes]:
+        if root + name not in archive.NameToInfo:
+            raise self._lacks(root + name)
+        if (method := archive.getinfo(root + name).compress_type) not in _METHODS:
+            raise BundleCorruptError(
+                f"{self.uri!r}: file {name!r}, of compression {method}: expected stored or "
+                "deflated (0 or 8); pack it again"
+            )
+        return archive.open(root + name)
+
+    def _lacks(self, name: str) -> BundleNotFoundError:
+        return BundleNotFoundError(f"{self.uri!r}: no {name} there; check the address")
+
+    def _read(
+        self, open_file: Callable[[str], IO[bytes]], name: str, max_bytes: int
+    ) -> Iterator[bytes]:
         left = max_bytes + 1
-        with self._reaching(), self._open(files, folder + name, "rb") as file:
+        with open_file(name) as file:
             while chunk := file.read(min(left, _CHUNK_BYTES)):
                 left -= len(chunk)
                 if not left:
@@ -144,18 +156,3 @@ class Place:
                         f"{self.uri!r}: file {name!r} has over {max_bytes} bytes; fetch it again"
                     )
                 yield chunk
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        """Say of any failure that the place is the reason: every file system raises its own."""
-        try:
-            yield
-        except LongtailError:
-            raise
-        except Exception as error:
-            is_corrupt = isinstance(error, zipfile.BadZipFile | zlib.error)
-            reason = str(error).strip().partition("\n")[0] or "no reason was given"
-            raise (BundleCorruptError if is_corrupt else BundleError)(
-                f"{self.uri!r}: can't be reached, read or written ({type(error).__name__}: "
-                f"{reason}); check the address, the network and your rights there"
-            ) from error

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
+
+from tqdm import tqdm
 
 from longtail.models.bundle import bundle as local
 from longtail.models.bundle.bundle import Bundle, open_bundle
-from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import (
     CURRENT,
     STATE_NAME,
@@ -36,8 +37,6 @@ from longtail.models.errors import (
 from longtail.models.files.durable import make_read_only, sync_tree
 from longtail.models.platform import lock, sync_folder
 from longtail.models.sharing.places import Place
-
-_Files: TypeAlias = Iterable[tuple[str, FileInfo]]
 
 
 def push(bundle: Bundle, uri: str, card: str, *, replace: bool) -> bool:
@@ -67,7 +66,6 @@ def pull(
     *,
     activate: bool,
     digest: str = "",
-    track: Callable[[_Files], _Files] = iter,
     check: Callable[[Bundle], object] | None = None,
 ) -> int:
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
@@ -77,32 +75,24 @@ def pull(
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
-        track: Yields the files as they are begun.
         check: Gets the bundle before it has a version, and raises where it is unfit.
     """
     if digest and not re.fullmatch("[0-9a-f]{8,64}", digest):  # fewer could be found by trying
         raise ConfigError(f"digest {digest!r}: expected 8 to 64 digits of 0-9 and a-f")
     incoming = registry.folder / f".pulled-{os.getpid()}"
-
-    def move(folder: Path) -> Manifest:
-        incoming.rename(folder)
-        return manifest
-
     try:
-        manifest = fetch(Place(uri), incoming, digest=digest, track=track)
-        return registry.publish(move, activate=activate, action="pull", check=check)
+        fetch(Place(uri), incoming, digest=digest)
+        return registry.publish(
+            lambda folder: local.read_manifest(incoming.rename(folder)),
+            activate=activate,
+            action="pull",
+            check=check,
+        )
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
 
 
-def fetch(
-    place: Place,
-    folder: Path,
-    prefix: str = "",
-    *,
-    digest: str = "",
-    track: Callable[[_Files], _Files] = iter,
-) -> Manifest:
+def fetch(place: Place, folder: Path, prefix: str = "", *, digest: str = "") -> None:
     """Fetch a bundle to a folder, which appears whole and verified, or not at all.
 
     Args:
@@ -110,7 +100,6 @@ def fetch(
         folder: Where to; it must not exist.
         prefix: The bundle's folder there, such as "2/".
         digest: How its digest must begin.
-        track: Yields the files as they are begun.
     """
     manifest, text = _read_manifest(place, prefix)
     if not manifest.digest.startswith(digest):
@@ -118,18 +107,18 @@ def fetch(
             f"{place.uri!r}: has the digest {manifest.digest}, expected one that begins with "
             f"{digest!r}; ask its publisher which is right"
         )
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with (
-        storing(folder),
-        place.reading(prefix) as read,
+        place.reading() as read,
         TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as temporary,
     ):
         incoming = Path(temporary) / folder.name
+        files = tqdm(manifest.files.items(), "fetched", unit=" files", disable=None)
         try:
-            for name, info in track(manifest.files.items()):
+            for name, info in files:
                 (incoming / name).parent.mkdir(parents=True, exist_ok=True)
                 with (incoming / name).open("wb") as target:
-                    for part in read(name, info.size_bytes):
-                        target.write(part)
+                    target.writelines(read(prefix + name, info.size_bytes))
             (incoming / MANIFEST_NAME).write_bytes(text)
             sync_tree(incoming)
             open_bundle(incoming)
@@ -138,26 +127,13 @@ def fetch(
         make_read_only(incoming)
         incoming.rename(folder)
         sync_folder(folder.parent)
-    return manifest
-
-
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Say what to do about an error of the disk."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise BundleError(
-            f"{str(path)!r}: a copy can't be stored ({error}); make room, or name another folder"
-        ) from error
 
 
 def read_state(place: Place) -> RegistryState:
     """Return what the file of a registry elsewhere says."""
+    content = place.content(STATE_NAME)
     try:
-        with place.reading() as read:
-            found: RegistryState = state_from_json(b"".join(read(STATE_NAME, MAX_MANIFEST_BYTES)))
+        found: RegistryState = state_from_json(content)
     except ValueError as error:
         raise BundleError(
             f"{place.uri!r}: {STATE_NAME} can't be read ({error}); mend it there, or publish a "
@@ -169,8 +145,7 @@ def read_state(place: Place) -> RegistryState:
 def _read_manifest(place: Place, prefix: str = "") -> tuple[Manifest, bytes]:
     """Return the manifest of a bundle elsewhere, checked, and its bytes."""
     where = f"{place.uri!r} {prefix}".rstrip()
-    with place.reading(prefix) as read:
-        text = b"".join(read(MANIFEST_NAME, MAX_MANIFEST_BYTES))
+    text = place.content(prefix + MANIFEST_NAME)
     manifest = Manifest.from_json(text.decode("utf-8", "replace"), where)
     for name in manifest.files:
         path = PurePosixPath(name)
@@ -230,8 +205,10 @@ def _open_copy(place: Place, prefix: str, digest: str) -> Bundle:
     """Open the copy in the cache, which is made unless another process has made it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longtail"
     folder, lock_file = cache / digest, cache / f".{digest}.lock"
-    with storing(folder), lock_file.open("ab") as file:
-        lock(file)  # until the file is closed
-        if not folder.is_dir():
-            fetch(place, folder, prefix, digest=digest)
+    with place.reaching():
+        cache.mkdir(parents=True, exist_ok=True)
+        with lock_file.open("ab") as file:
+            lock(file)  # until the file is closed
+            if not folder.is_dir():
+                fetch(place, folder, prefix, digest=digest)
     return open_bundle(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +14,6 @@ from longtail.service.commands.registry import (
     RegistryOption,
     print_json,
 )
-
-if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from longtail.service.offline.feedback import Imported
 
 feedback_app = typer.Typer(
     no_args_is_help=True,
@@ -61,6 +58,7 @@ def import_file(
 
     A line that can't be used stops the import before anything is stored.
     """
+    from longtail.models.errors import DataError
     from longtail.models.files.outputs import check_not_in_registry, check_readable_file
     from longtail.service.feedback.store import FeedbackStore
     from longtail.service.offline.feedback import Versions, import_feedback
@@ -73,7 +71,8 @@ def import_file(
         print_json(asdict(done))
     else:
         print(f"{done.stored} stored, {done.known} known, {done.deleted} deleted.")
-    _check_all_taken(done, source)
+    if done.refused:
+        raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
 
 
 @feedback_app.command("export")
@@ -104,25 +103,13 @@ def delete_entry(
     feedback: PlaceOption,
 ) -> None:
     """Erase all but the id of an entry; exports and backups made before keep it."""
+    from longtail.models.errors import DataError
     from longtail.service.feedback.store import FeedbackStore
 
     with FeedbackStore(feedback, must_exist=True) as store:
-        _check_found(entry_id, is_found=store.delete(entry_id))
+        if not store.delete(entry_id):
+            raise DataError(
+                f"there is no feedback with the id {entry_id[:100]!r}; 'longtail feedback export' "
+                "lists all ids"
+            )
     print(f"Deleted: {entry_id}")
-
-
-def _check_all_taken(done: Imported, source: Path) -> None:
-    from longtail.models.errors import DataError
-
-    if done.refused:
-        raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
-
-
-def _check_found(entry_id: str, *, is_found: bool) -> None:
-    from longtail.models.errors import DataError
-
-    if not is_found:
-        raise DataError(
-            f"there is no feedback with the id {entry_id[:100]!r}; 'longtail feedback export' "
-            "lists all ids"
-        )

@@ -147,7 +147,7 @@ def show(
     number = store.resolve(version)
     manifest = read_manifest(store.folder_of(number))
     if as_json:
-        print_json(_content(store, number, manifest))
+        print_json(_place_of(store, number) | asdict(manifest))
         return
     is_current = number == store.current()
     print_table((), version_rows(manifest, number, store.published_at(number), is_current))
@@ -251,11 +251,7 @@ def _summary(store: Registry, version: int) -> dict[str, Any]:
     from longtail.models.bundle.bundle import read_manifest
     from longtail.models.errors import BundleError
 
-    row = {
-        "version": version,
-        "current": version == store.current(),
-        "published_at": store.published_at(version),
-    }
+    row = _place_of(store, version)
     try:
         manifest = read_manifest(store.folder_of(version))
     except BundleError as error:
@@ -288,12 +284,14 @@ def _list_changes(store: Registry, as_json: bool) -> None:
     print_table(("WHEN", "WHO", "ACTION", "VERSION", "CURRENT", "DIGEST", "REQUEST"), rows)
 
 
-def _content(store: Registry, version: int, manifest: Manifest) -> dict[str, Any]:
+def _place_of(store: Registry, version: int) -> dict[str, Any]:
+    """Return what the registry says of a version."""
+    state = store.state()
     return {
         "version": version,
-        "current": version == store.current(),
-        "published_at": store.published_at(version),
-    } | asdict(manifest)
+        "current": version == state.current,
+        "published_at": state.published_at.get(str(version)),
+    }
 
 
 def _print_move(before: int | None, now: int, as_json: bool) -> None:

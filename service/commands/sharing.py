@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -68,8 +67,6 @@ def pull(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a model into the registry, verified and tried."""
-    from tqdm import tqdm
-
     from longtail.models.bundle.bundle import read_manifest
     from longtail.models.bundle.registry import Registry
     from longtail.models.predict.trial import check_answers
@@ -77,8 +74,7 @@ def pull(
 
     store = Registry(registry)
     store.check_writable()
-    track = partial(tqdm, desc="fetched", unit=" files")
-    made = fetch(place, store, activate=move, digest=digest, track=track, check=check_answers)
+    made = fetch(place, store, activate=move, digest=digest, check=check_answers)
     found = read_manifest(store.folder_of(made))
     if as_json:
         print_json({"version": made, "digest": found.digest, "current": store.current()})

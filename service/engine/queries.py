@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,15 +60,10 @@ class LabelSets:
 
     def all(self) -> list[LabelSet]:
         """Return all sets as their files are now, by name."""
-        if self._folder is None or not self._folder.is_dir():
-            return []
-        names = {path.stem for path in self._folder.iterdir() if path.suffix in _SUFFIXES}
         found = []
-        for name in sorted(names | set(self._files)):
-            try:
+        for name in sorted({path.stem for path in self.files()} | set(self._files)):
+            with suppress(RequestError):  # it is gone, or was never readable
                 found.append(self.get(name))
-            except RequestError:
-                continue  # it is gone, or was never readable
         return found
 
     def files(self) -> list[Path]:

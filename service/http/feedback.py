@@ -38,10 +38,7 @@ _CHARACTERS_OF_LABEL = 50
 def writer_of(service: Service) -> FeedbackWriter:
     """Return who writes feedback."""
     if service.feedback is None:
-        raise KindError(
-            OFF,
-            "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder",
-        )
+        raise KindError(OFF, "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder")
     return service.feedback
 
 
@@ -63,7 +60,7 @@ async def store_feedback(
     receipts = await written(service, writer.add([entry for entry, _ in prepared]))
     add_log_fields(request.scope, entries=len(prepared))
     for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
-        _count(service, entry, verdicts, is_new=receipt.is_new)
+        service.telemetry.feedback.count(entry, verdicts, is_new=receipt.is_new)
     return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
 
 
@@ -129,7 +126,3 @@ def _verdicts_of(entry: Entry, catalogue: LabelCatalogue) -> Verdicts:
             assert row is not None  # it was looked up
             verdicts[name, band_of(catalogue[row].training_count)] += 1
     return verdicts
-
-
-def _count(service: Service, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
-    service.telemetry.feedback.count(entry, verdicts, is_new=is_new)

@@ -25,11 +25,11 @@ from longtail.service.wire.problems import (
     INVALID,
     MALFORMED,
     MEDIA_TYPE,
-    TYPE_PREFIX,
     Inflater,
     Kind,
     describe_invalid,
     kind_of,
+    problem_fields,
 )
 
 logger = logging.getLogger(__name__)
@@ -100,13 +100,7 @@ def problem_body(
     scope: Scope, kind: Kind, detail: str, errors: Sequence[ProblemDetail] | None = None
 ) -> bytes:
     """Return the document for a problem with a request."""
-    problem: dict[str, object] = {
-        "type": TYPE_PREFIX + kind.slug,
-        "title": kind.title,
-        "status": kind.status,
-        "detail": detail,
-        "instance": scope["path"],
-    }
+    problem = problem_fields(kind, detail) | {"instance": scope["path"]}
     if errors is not None:
         problem["errors"] = [each.model_dump() for each in errors]
     rules = rules_of(path_of(scope))

@@ -22,7 +22,7 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import Meant, entry_of, unchecked_entry
 from longtail.service.schemas.base import SURROGATE
 from longtail.service.schemas.feedback import FeedbackEntry
-from longtail.service.wire.problems import describe_invalid
+from longtail.service.wire.problems import describe_invalid, faults_of
 
 _BATCH = 500
 """Lines in one transaction, and records of one page."""
@@ -166,9 +166,7 @@ def _wanted(
         try:
             yield number, _wanted_of(row, versions, keeps_text=keeps_text)
         except ValidationError as error:
-            problems = error.errors(include_url=False)
-            located = [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-            yield number, BadLine(number, describe_invalid(located)[0])
+            yield number, BadLine(number, describe_invalid(faults_of(error))[0])
         except (RequestError, DataError, BundleError) as error:
             yield number, BadLine(number, str(error))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.http.deps import Service, ServiceDep, require_known_query
 from longtail.service.http.feedback import MAX_ENTRIES
 from longtail.service.http.problem_handlers import responses
+from longtail.service.process.compute_threads import ComputeLibraries
 from longtail.service.schemas.models import (
     FeedbackState,
     IndexState,
@@ -106,6 +107,7 @@ def _model_summary(
 
 _SHARED = ModelSummary.model_fields.keys() & {field.name for field in fields(Manifest)}
 """Fields that the answer has of the manifest; without one they are null, or empty."""
+_NO_LIBRARIES: dict[str, Any] = dict.fromkeys(field.name for field in fields(ComputeLibraries))
 _UNKNOWN: dict[str, Any] = dict.fromkeys(_SHARED) | {"scorers": [], "thresholds": {}, "metrics": {}}
 
 
@@ -161,11 +163,7 @@ def _runtime(service: Service, serving: Serving | None) -> Runtime:
         max_batch_tokens=service.settings.max_batch_tokens
         or (predictor.batch_tokens if predictor else None),
         compute_workers=service.engine.num_workers,
-        torch_threads=libraries.torch_threads if libraries else None,
-        faiss_threads=libraries.faiss_threads if libraries else None,
-        tokeniser_threads=libraries.tokeniser_threads if libraries else None,
-        torch_version=libraries.torch_version if libraries else None,
-        faiss_version=libraries.faiss_version if libraries else None,
+        **(asdict(libraries) if libraries else _NO_LIBRARIES),
         indexes={
             name: IndexState(index=choice.index, speedup=choice.speedup)
             for name, choice in (predictor.scorers.index_choices if predictor else {}).items()

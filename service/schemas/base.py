@@ -39,6 +39,14 @@ Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterVal
 Title = Annotated[str, AfterValidator(check_characters)] | None
 
 
+class Asked(BaseModel):
+    """Base of what clients send: unknown fields and other types are refused."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+
 class Answer(BaseModel):
     """Base of all answers: fields are described by their docstrings."""
 

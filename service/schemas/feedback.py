@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from longtail.models.feedback import ProposedLabel
 from longtail.models.options import Listed, Version
 from longtail.models.parts.texts import joined_text
-from longtail.service.schemas.base import SURROGATE, Answer, ModelReference, Text, Title
+from longtail.service.schemas.base import SURROGATE, Answer, Asked, ModelReference, Text, Title
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""
@@ -44,12 +44,8 @@ LabelId = Annotated[str, Field(min_length=1, max_length=2000), _Unicode]
 LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS, fail_fast=True)]
 
 
-class NewLabel(BaseModel):
+class NewLabel(Asked):
     """A label that is right and that the model lacks."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
-    )
 
     name: Annotated[
         str, Field(min_length=1, max_length=1000, pattern=PLAIN), _Unicode, _SaysSomething
@@ -167,15 +163,11 @@ class FeedbackEntry(BaseModel):
         return None if self.text is None else joined_text(self.title, self.text)
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Asked):
     """Entries that are stored together, or not at all."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
-    )
-
     entries: Listed[FeedbackEntry] = Field(min_length=1)
-    """At most `LONGTAIL_MAX_FEEDBACK_ENTRIES`."""
+    """At most 100."""
 
 
 class FeedbackReceipt(Answer):

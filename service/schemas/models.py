@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from longtail.models.options import AimName, VersionNumber
-from longtail.service.schemas.base import Answer
+from longtail.service.schemas.base import Answer, Asked
 
 
 class ModelSummary(Answer):
@@ -137,16 +137,10 @@ class ModelList(Answer):
     feedback: FeedbackState
 
 
-class CanaryRequest(BaseModel):
+class CanaryRequest(Asked):
     """A version to try, and on how much of the traffic."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        use_attribute_docstrings=True,
-        json_schema_extra={"examples": [{"version": 2, "share": 0.1}]},
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"version": 2, "share": 0.1}]})
 
     version: VersionNumber
     """Number of the version; it is loaded if necessary."""

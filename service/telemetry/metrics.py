@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
@@ -24,48 +24,41 @@ class ModelMetrics:
     """What a `Redeployer` tells, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._loaded = Gauge(
-            "longtail_model_loaded",
-            "1 for each model version that can answer.",
-            ("version",),
-            registry=registry,
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._loaded = gauge(
+            "longtail_model_loaded", "1 for each model version that can answer.", ("version",)
         )
-        self._draining = Gauge(
+        self._draining = gauge(
             "longtail_model_draining",
             "Models that are served no more but are still held by requests.",
             ("version",),
-            registry=registry,
         )
-        self._share = Gauge(
+        self._share = gauge(
             "longtail_model_traffic_share",
             "Share of the requests naming no version that a version gets.",
             ("version",),
-            registry=registry,
         )
-        self._load_seconds = Histogram(
+        self._load_seconds = histogram(
             "longtail_model_load_duration_seconds",
             "From the decision to load a version to its first answers, by how it ended.",
             ("result",),
             buckets=_LOAD_SECONDS,
-            registry=registry,
         )
-        self._changes = Counter(
+        self._changes = counter(
             "longtail_model_changes",
             "Changes of what is served, by what was asked for and how it ended.",
             ("action", "result"),
-            registry=registry,
         )
-        self._overlap = Gauge(
+        self._overlap = gauge(
             "longtail_model_probe_overlap",
             "Share of the best labels of known texts that a version has in common with the one "
             "that was the default when it was loaded.",
             ("version",),
-            registry=registry,
         )
-        self._registry_problem = Gauge(
-            "longtail_registry_problem",
-            "1 while the registry's alias can't be followed.",
-            registry=registry,
+        self._registry_problem = gauge(
+            "longtail_registry_problem", "1 while the registry's alias can't be followed."
         )
 
     def set_models(
@@ -121,37 +114,34 @@ class FeedbackMetrics:
     """What is stored of feedback, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._entries = Counter(
+        counter = partial(Counter, registry=registry)
+        summary = partial(Summary, registry=registry)
+        self._entries = counter(
             "longtail_feedback_entries",
             "Entries of feedback that were acknowledged: stored, or known before.",
             ("outcome",),
-            registry=registry,
         )
-        self._labels = Counter(
+        self._labels = counter(
             "longtail_feedback_labels",
             "Labels in stored entries: accepted, rejected or added, by training documents.",
             ("verdict", "training_documents"),
-            registry=registry,
         )
-        self._promised = Counter(
+        self._promised = counter(
             "longtail_feedback_promised_labels",
             "Labels in stored entries that the answer had accepted by a promise: accepted or "
             "rejected by people.",
             ("verdict",),
-            registry=registry,
         )
-        self._owed = Counter(
+        self._owed = counter(
             "longtail_feedback_promised_labels_owed",
             "How many of these labels are right where each promise is just kept: the sum of their "
             "promised precisions.",
-            registry=registry,
         )
-        self._accepted_share = Summary(
+        self._accepted_share = summary(
             "longtail_feedback_accepted_share",
             "Share of the labels of an entry that were accepted, of those that were accepted or "
             "rejected, by the model version whose labels they are.",
             ("version",),
-            registry=registry,
         )
 
     def count(self, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
@@ -200,55 +190,46 @@ class Telemetry:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._request_seconds = Histogram(
+        gauge = partial(Gauge, registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._request_seconds = histogram(
             "longtail_http_request_duration_seconds",
             "From the request's head to the end of the answer.",
             ("method", "route", "status_class"),
             buckets=_SECONDS,
-            registry=self.registry,
         )
-        self._predict_seconds = Histogram(
+        self._predict_seconds = histogram(
             "longtail_predict_duration_seconds",
             "Model work for one request, without waiting.",
             ("scorer", "version"),
             buckets=_SECONDS,
-            registry=self.registry,
         )
-        self._phase_seconds = Histogram(
+        self._phase_seconds = histogram(
             "longtail_phase_duration_seconds",
             "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
             ("phase",),
             buckets=_SECONDS,
-            registry=self.registry,
         )
-        self._batch_texts = Histogram(
-            "longtail_batch_texts",
-            "Texts computed together.",
-            buckets=_SIZES[:10],
-            registry=self.registry,
+        self._batch_texts = histogram(
+            "longtail_batch_texts", "Texts computed together.", buckets=_SIZES[:10]
         )
-        self._batch_tokens = Histogram(
+        self._batch_tokens = histogram(
             "longtail_batch_tokens",
             "Tokens computed together, without padding.",
             buckets=_SIZES[3:],
-            registry=self.registry,
         )
-        self._queue_tokens = Gauge(
+        self._queue_tokens = gauge(
             "longtail_queue_tokens",
             "Tokens of all texts that are waiting or being computed, about.",
-            registry=self.registry,
         )
-        self._lines = Counter(
-            "longtail_batch_lines",
-            "Lines of batches that were answered, by how.",
-            ("outcome",),
-            registry=self.registry,
+        self._lines = counter(
+            "longtail_batch_lines", "Lines of batches that were answered, by how.", ("outcome",)
         )
-        self._problems = Counter(
+        self._problems = counter(
             "longtail_problems",
             "Requests answered with a problem document, by the kind of problem.",
             ("reason",),
-            registry=self.registry,
         )
         # The series of each set of label values, looked up once.
         self._requests_of = cache(self._request_seconds.labels)

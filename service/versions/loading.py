@@ -19,7 +19,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import Self, TypeVar
 
 from longtail.models.bundle.bundle import Bundle, MapArrays, read_manifest
@@ -37,7 +36,7 @@ from longtail.models.predict.trial import (
     warmup_texts_of,
 )
 from longtail.models.sharing.places import Place
-from longtail.models.sharing.transfer import fetch, read_state, storing
+from longtail.models.sharing.transfer import fetch, read_state
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.metrics import ModelMetrics
@@ -66,9 +65,9 @@ class RegistrySource:
         state = read_state(self._place)
         if state == self._seen:
             return
-        path = self._registry.folder / STATE_NAME
-        with storing(path):
-            write_json_durably(path, asdict(state))
+        with self._place.reaching():
+            self._registry.folder.mkdir(parents=True, exist_ok=True)
+            write_json_durably(self._registry.folder / STATE_NAME, asdict(state))
         self._seen = state
 
     def fetch(self, number: int) -> None:
@@ -124,12 +123,7 @@ class TrialThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the thread end after what it is doing."""
         self._works.put(None)
 
@@ -267,22 +261,18 @@ class ModelLoader:
             self._open(number)
 
     def _open(self, number: int) -> Bundle:
-        if self._source is not None:
-            self._source.fetch(number)
         return replace(self.registry.open(number), map_arrays=self._map_arrays)
 
     def _check_memory(self, number: int) -> None:
         """Refuse a version that memory can't hold, by its manifest: before its labels are read."""
-        if self._source is not None:
-            self._source.fetch(number)
         folder = self.registry.folder_of(number)
         manifest, mapped = read_manifest(folder), 0
         with suppress(FileNotFoundError):  # `_open` says which file is missing
             mapped = mapped_bytes(folder, manifest, self._map_arrays)  # slow without memory for it
         copied = sum(info.size_bytes for info in manifest.files.values()) - mapped
         needed = self._memory_factor * copied + mapped + _BYTES_A_LABEL * manifest.label_count
-        available = self._available()
-        if available is not None and self._memory_factor and needed > available:
+        available = self._available() if self._memory_factor else None
+        if available is not None and needed > available:
             raise ChangeError(
                 f"it needs about {needed / 2**20:.0f} MiB of memory ({self._memory_factor:g} times "
                 f"its files, mapped arrays once, and its labels), and {available / 2**20:.0f} MiB "
@@ -290,15 +280,11 @@ class ModelLoader:
                 "LONGTAIL_SWAP_MODE=resource-preserving or another LONGTAIL_MEMORY_FACTOR"
             )
         of_gpu = gpu_bytes(manifest)
-        if self._memory_factor and of_gpu:  # to ask for the GPU's imports PyTorch
-            self._check_gpu_memory(of_gpu)
-
-    def _check_gpu_memory(self, needed: int) -> None:
-        """Refuse what the GPU can't hold, while it can still answer."""
-        available = self._available_gpu()
-        if available is not None and self._memory_factor and needed > available:
+        asks = self._memory_factor and of_gpu  # to ask for the GPU's imports PyTorch
+        available = self._available_gpu() if asks else None
+        if available is not None and of_gpu > available:
             raise ChangeError(
-                f"it needs about {needed / 2**20:.0f} MiB of the GPU's memory, and "
+                f"it needs about {of_gpu / 2**20:.0f} MiB of the GPU's memory, and "
                 f"{available / 2**20:.0f} MiB are free; unload a version, or use a larger GPU, or "
                 "set LONGTAIL_SWAP_MODE=resource-preserving, or LONGTAIL_MEMORY_FACTOR=0 to check "
                 "nothing"
@@ -306,10 +292,12 @@ class ModelLoader:
 
     @contextmanager
     def _noted(self, number: int, metrics: ModelMetrics) -> Iterator[None]:
-        """Tell how a load goes, and turn what it raises into what an answer may say."""
+        """Fetch a version; tell how a load goes, and turn what it raises into what may be said."""
         started = time.monotonic()
         self.loading = number
         try:
+            if self._source is not None:
+                self._source.fetch(number)
             yield
         except CancelledError:
             raise

@@ -241,7 +241,7 @@ def text_json(prediction: Prediction) -> bytes:
 def problem_of_error(error: LongtailError) -> Problem:
     """Return the problem document of one of our errors."""
     if isinstance(error, LineError):
-        return problem_of(error.kind, str(error), errors=error.errors)
+        return problem_of(error.kind, str(error), error.errors)
     return problem_of(kind_of(error), str(error))
 
 

@@ -139,22 +139,15 @@ class KindError(LongtailError):
         self.kind = kind
 
 
-def problem_of(
-    kind: Kind,
-    detail: str,
-    *,
-    errors: list[ProblemDetail] | None = None,
-    instance: str | None = None,
-) -> Problem:
+def problem_fields(kind: Kind, detail: str) -> dict[str, Any]:
+    """Return the fields that each document for a problem has."""
+    named = {"type": TYPE_PREFIX + kind.slug, "title": kind.title, "status": kind.status}
+    return named | {"detail": detail}
+
+
+def problem_of(kind: Kind, detail: str, errors: list[ProblemDetail] | None = None) -> Problem:
     """Return the document for a problem."""
-    return Problem(
-        type=TYPE_PREFIX + kind.slug,
-        title=kind.title,
-        status=kind.status,
-        detail=detail,
-        instance=instance,
-        errors=errors,
-    )
+    return Problem(**problem_fields(kind, detail), errors=errors)
 
 
 def kind_of(error: LongtailError) -> Kind:

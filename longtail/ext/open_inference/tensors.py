@@ -20,29 +20,24 @@ from longtail.models.results import UNLIKE_TRAINING, Prediction
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.http.json_body import parse_json_body
 from longtail.service.http.problem_handlers import BodyError
-from longtail.service.schemas.base import Answer
+from longtail.service.schemas.base import Answer, Asked
 from longtail.service.schemas.requests import Options
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""
 NO_PROBABILITY = -1.0
 _LENGTH = struct.Struct("<I")
-_CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
-class InputParameters(BaseModel):
+class InputParameters(Asked):
     """Where the values of an input are; options of the request have parameters of their own."""
-
-    model_config = _CONFIG
 
     binary_data_size: int | None = None
     """Bytes of the values, behind the JSON."""
 
 
-class InputTensor(BaseModel):
+class InputTensor(Asked):
     """An input: its values, or their position after the JSON."""
-
-    model_config = _CONFIG
 
     name: Literal["text"]
     shape: list[WholeNumber] = Field(min_length=1, max_length=2)
@@ -53,19 +48,15 @@ class InputTensor(BaseModel):
     """The values, flat or as nested as the shape says."""
 
 
-class OutputParameters(BaseModel):
+class OutputParameters(Asked):
     """How an output is given."""
-
-    model_config = _CONFIG
 
     binary_data: bool | None = None
     """Whether it is binary, after the JSON; the default is `binary_data_output`."""
 
 
-class RequestedOutput(BaseModel):
+class RequestedOutput(Asked):
     """A requested output."""
-
-    model_config = _CONFIG
 
     name: str
     parameters: OutputParameters = OutputParameters()

@@ -56,11 +56,9 @@ def test_whatever_asks_for_work_is_refused_unread(full, path):
     problem = answer.json()
     assert problem.pop("error", problem["detail"]) == problem["detail"]
     assert ("error" in answer.json()) == path.startswith("/v2")
-    assert problem == problem_of(
-        limits.OVERLOADED,
-        "10 tokens of text are waiting, and 10 may; ask again later",
-        instance=path,
-    ).model_dump(exclude_none=True)
+    detail = "10 tokens of text are waiting, and 10 may; ask again later"
+    expected = problem_of(limits.OVERLOADED, detail).model_dump(exclude_none=True)
+    assert problem == expected | {"instance": path}
 
 
 @pytest.mark.parametrize(

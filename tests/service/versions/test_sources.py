@@ -85,7 +85,7 @@ def _full(real, path):
         def __exit__(self, *_):
             file.close()
 
-        def write(self, chunk):
+        def writelines(self, chunks):
             raise OSError(28, "No space left on device")
 
     return Full()
