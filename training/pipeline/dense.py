@@ -250,17 +250,27 @@ def finish_dense(
     ids: Sequence[str],
     config: TrainingConfig,
     folder: Path,
+    suffix: str = "",
 ) -> tuple[DenseParts, dict[str, Any]]:
     """Return the dense half of a bundle, once both stages are done, and the models of its scorers.
 
     The linear scorer is trained here.
+
+    Args:
+        start: Its model is trained.
+        texts: Documents and labels.
+        ids: Those of the documents.
+        config: The run's configuration.
+        folder: The run's folder, which keeps the vectors.
+        suffix: Tells these documents from others of the same run.
     """
     model, machine = start.model, start.machine
     encode = partial(
-        encode_texts, pad_id=texts.pad_id, device=machine.device, folder=folder / "vectors"
+        encode_texts, pad_id=texts.pad_id, device=machine.device, folder=folder / f"vectors{suffix}"
     )
     with stage_cost(folder, "label vectors"):
-        vectors = encode(model.encoder, texts.labels, "label")
+        kept_in = folder / "label-vectors"
+        vectors = encode(model.encoder, texts.labels, "label", folder=kept_in)
     dense = DenseParts(
         encoder=model.encoder.eval(),
         tokenizer=start.tokenizer,
@@ -275,7 +285,7 @@ def finish_dense(
         models[CLASSIFIER] = of_version or _trained_classifier(model, texts.truth)
     if not {LINEAR, DENSE_NEIGHBOURS}.intersection(config.scorers):
         return dense, models
-    with stage_cost(folder, "document vectors"):
+    with stage_cost(folder, f"document vectors{suffix}"):
         vectors = encode(inference_copy(model.encoder, machine), texts.documents, "document")
     if DENSE_NEIGHBOURS in config.scorers:
         models[DENSE_NEIGHBOURS] = vector_memory(ByteVectors.rounded(vectors), texts.truth, ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,8 +63,7 @@ def encoder_pays(
 ) -> bool:
     """Return whether the encoder, as it comes, ranks dev better beyond chance; the log says it.
 
-    Part of dev and of the training documents are encoded, with the labels that they carry. That
-    no other label can be confused with these is to the encoder's advantage.
+    The labels, a part of dev and of the training documents are encoded.
 
     Args:
         start: The encoder.
@@ -77,7 +75,7 @@ def encoder_pays(
     with stage_cost(folder, "encoder trial"):
         trial = kept(
             folder / "encoder-trial.json",
-            lambda: _tried(start, config, documents, found, folder / "encoder-trial"),
+            lambda: _tried(start, config, documents, found, folder),
             lambda path: Trial(**read_json(path)),
             lambda path, trial: write_json_durably(path, trial._asdict()),
         )
@@ -102,21 +100,14 @@ def _tried(
 ) -> Trial:
     train, dev = documents.train, documents.dev
     assert dev is not None  # see `encoder_pays`
-    dev_truth = dev.scan().labels
-    dev, dev_rows = _sample(dev, _MOST_DEV)
+    dev, _ = _sample(dev, _MOST_DEV)
     wanted = max(_SHARE * len(train) - len(dev), _LEAST_SHARE * len(train), 1)
     sample, rows = _sample(train, int(wanted))
-    truth = found.truth[rows]
-    texts = read_training_texts(start, config, sample.texts(), found.catalogue, truth)
-    carried = np.union1d(truth.indices, dev_truth[dev_rows].indices)
-    texts = replace(texts, labels=texts.labels.take(carried.tolist()))
+    texts = read_training_texts(start, config, sample.texts(), found.catalogue, found.truth[rows])
     ids = [document.id for document in sample]
-    dense, models = finish_dense(start, texts, ids, config, folder)
-    vectors = np.zeros((len(found.catalogue), dense.encoder.dim), dtype=np.float32)
-    vectors[carried] = dense.label_vectors
-    dense = replace(dense, label_vectors=vectors)
+    dense, models = finish_dense(start, texts, ids, config, folder, "-trial")
     parts = ModelParts(found.catalogue, found.sparse, dense, found.models | models)
-    ranked = DevSplit(dev, parts, len(train), folder, start.machine.precision)
+    ranked = DevSplit(dev, parts, len(train), folder / "encoder-trial", start.machine.precision)
     gain, members = ranked.gain(without_encoder(), [RETRIEVAL, *models])
     few = documents.sample[:_NUM_TIMED]
     added, before = (_seconds(ranked.predictor, few, x) for x in ([RETRIEVAL, *models], members))
