@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from jaxtyping import Int32, Int64
 
 from longtail.models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
 from longtail.models.scorers.markup import without_markup
+from longtail.models.scorers.tfidf import spaced
 from longtail.models.scorers.word_forms import WordForms
 
 END_OF_SENTENCE = "\0"
@@ -33,10 +35,8 @@ _END = re.compile(rf"[.!?;\n{_ENDS_OF_OTHERS}](?<!\.\w\.)(?:(?=\s|$)|(?<=[{_ENDS
 _DOT_OF_CODE = re.compile(
     r"\.(?=\d)(?:(?<=[a-z]\d\.)|(?<=[a-z]\d\d\.)|(?<=[a-z]\d\d\d\.))", re.ASCII
 )
-_OTHERS = re.compile(rf"[^\w\s{MARKS}{UNSPACED_SCRIPTS}{END_OF_SENTENCE}]+")
-_ASCII_OTHERS = str.maketrans({
-    chr(code): " " for code in range(1, 128) if not chr(code).isalnum()
-})  # fmt: skip
+_OTHERS = re.compile(rf"_|[^\w\s{MARKS}{UNSPACED_SCRIPTS}{END_OF_SENTENCE}]")
+_SPACES = bytes(32 if code < 128 and _OTHERS.match(chr(code)) else code for code in range(256))
 _UNSPACED = re.compile(f"([{UNSPACED_SCRIPTS}])")
 _MAX_KEPT_FORMS = 2**18
 
@@ -106,12 +106,11 @@ class NameWords:
         if len(self._by_form) > _MAX_KEPT_FORMS:
             self._by_form = {}
         known, found = self._by_form, pieces(text)
+        with suppress(TypeError):  # of a piece that is not known yet, or the parts of a compound
+            return np.fromiter(map(known.get, found), np.int32, len(found))
+        new = list({*found}.difference(known))
+        known.update(zip(new, map(self._number, new, self.forms.of_list(new)), strict=True))
         read = list(map(known.get, found))
-        if None in read:
-            for piece in found:
-                if piece not in known:
-                    known[piece] = self._number(piece, self.forms.of(piece))
-            read = list(map(known.get, found))
         return np.array(_flat(read) if tuple in map(type, read) else read, dtype=np.int32)
 
     def read_text(self, text: str) -> ReadText:
@@ -166,18 +165,17 @@ def _flat(read: Sequence[int | tuple[int, ...] | None]) -> list[int | None]:
 
 def pieces(text: str) -> Sequence[str]:
     """Return the lower-case words of a text, and `END_OF_SENTENCE` for each end, in order."""
-    # Putting spaces around and for all else, and splitting there, is several times as fast as one
-    # expression that finds the words.
     joined = _DOT_OF_CODE.sub("", text.lower().replace(END_OF_SENTENCE, "\1"))
-    marked = _END.sub(f" {END_OF_SENTENCE} ", joined)
-    if marked.isascii():
-        return marked.translate(_ASCII_OTHERS).split()
-    return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", marked.replace("_", " "))).split()
+    return _split(_END.sub(f" {END_OF_SENTENCE} ", joined))
 
 
 def _pieces_of_names(names: Iterable[str]) -> list[str]:
     """Return the lower-case words of names, with `END_OF_SENTENCE` before those of each name."""
     separator = f" {END_OF_SENTENCE} "
     joined = "".join(separator + name.replace(END_OF_SENTENCE, "\1") for name in names)
-    words = _DOT_OF_CODE.sub("", joined.lower()).replace("_", " ")
-    return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", words)).split()
+    return _split(_DOT_OF_CODE.sub("", joined.lower()))
+
+
+def _split(text: str) -> list[str]:
+    found, beyond = spaced(text, _SPACES, _OTHERS)
+    return (_UNSPACED.sub(r" \1 ", found) if _UNSPACED.search(beyond) else found).split()

@@ -84,18 +84,12 @@ class Presenter:
         for annotated, value in concerned(self._annotated, asked.options):
             answered = annotated(value, answered)
         num_texts, depth = answered.labels.shape
-        marks = (
-            [[None] * depth] * num_texts
-            if answered.accepted is None
-            else answered.accepted.tolist()
-        )
-        probabilities = (
-            [None] * num_texts
-            if answered.probabilities is None
-            else answered.probabilities.tolist()
+        marks, probabilities = (
+            [[None] * depth] * num_texts if each is None else each.tolist()
+            for each in (answered.accepted, answered.probabilities)
         )
         labels = [
-            _checked(self._labels(*of_text, asked.options.k), query.scorer)
+            self._labels(*of_text, asked.options.k, query.scorer)
             for of_text in zip(
                 answered.labels.tolist(), scores.tolist(), probabilities, answered.least,
                 marks, strict=True,
@@ -192,20 +186,27 @@ class Presenter:
         self,
         labels: Sequence[int],
         scores: Sequence[float],
-        probabilities: Sequence[float] | None,
+        probabilities: Sequence[float | None],
         threshold: float | None,
         marks: Sequence[bool | None],
         k: int,
+        scorer: str,
     ) -> tuple[ScoredLabel, ...]:
-        """Return the first k labels that pass the threshold."""
+        """Return the first k labels that pass the threshold; their scores are numbers."""
         found: list[ScoredLabel] = []
-        for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
-            probability = None if probabilities is None else probabilities[i]
+        for index, score, probability, mark in zip(
+            labels, scores, probabilities, marks, strict=True
+        ):
             if index == NO_LABEL or len(found) == k:
                 break
             if threshold is not None and (probability or 0) < threshold:
                 continue
             label = self._catalogue[index]
+            if not math.isfinite(score) or not math.isfinite(probability or 0):
+                raise LongtailError(
+                    f"scorer {scorer!r} gave label {label.id!r} the score {score!r}; the model "
+                    "is damaged or numerically unstable: train it again"
+                )
             found.append(ScoredLabel(label.id, label.name, score, probability, mark, index=index))
         return tuple(found)
 
@@ -261,14 +262,3 @@ def _joined(schemes: Sequence[RankingOptions], found: Sequence[Prediction]) -> P
         abstained=all(reasons) if reasons else None,
         abstained_because=reasons[0] if all(reasons) and reasons else None,
     )
-
-
-def _checked(labels: tuple[ScoredLabel, ...], scorer: str) -> tuple[ScoredLabel, ...]:
-    """Return labels whose scores are numbers."""
-    for label in labels:
-        if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
-            raise LongtailError(
-                f"scorer {scorer!r} gave label {label.id!r} the score {label.score!r}; the model "
-                "is damaged or numerically unstable: train it again"
-            )
-    return labels

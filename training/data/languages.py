@@ -78,9 +78,8 @@ def language_of(text: str) -> str:
 
     Empty where there are none, or two languages have equally many.
     """
-    found = Counter[str]()
-    for word in _WORD.findall(text[:_MOST_READ].lower()):
-        found.update(_LANGUAGES_OF.get(word, ()))
+    words = _WORD.findall(text[:_MOST_READ].lower())
+    found = Counter(language for word in words for language in _LANGUAGES_OF.get(word, ()))
     (first, count), (_, next_count) = [*found.most_common(2), ("", 0), ("", 0)][:2]
     return first if count > next_count else ""
 

@@ -6,7 +6,6 @@ the label.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -36,7 +35,6 @@ _SHORTEST = 2
 _LEAST_TRUE = 50
 """True pairs without which a length has no line of its own."""
 _LEAST_FACTOR = 0.05
-_WORD = re.compile(r"\S+")
 
 
 def fit_short_texts(
@@ -102,10 +100,11 @@ def cut(texts: Sequence[str], num_words: int) -> list[str]:
     """Return the first words of every second text, as titles are; of the others, any neighbours."""
     rng, found = np.random.default_rng(num_words), []
     for number, text in enumerate(texts):
-        words = [word.span() for word in _WORD.finditer(text)]
-        start = int(rng.integers(max(1, len(words) - num_words + 1))) if number % 2 else 0
-        part = words[start : start + num_words]
-        found.append(text[part[0][0] : part[-1][1]])
+        last = max(0, len(text.split()) - num_words)
+        start = int(rng.integers(last + 1)) if number % 2 else 0
+        rest = text.split(None, start)[-1]
+        behind = "".join(rest.split(None, num_words)[num_words:])
+        found.append(rest[: len(rest) - len(behind)].rstrip())
     return found
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
@@ -42,12 +42,16 @@ def test_texts_are_cut_into_words_and_ends_of_sentences(text, right):
 
 
 END = r"(?:(?<!\.\w)\.|[!?;\n])(?=\s|$)|[\u3002\uff01\uff1f]"
+MANY_SIGNS = "".join(map(chr, range(0x2010, 0x2028)))
 PIECES = re.compile(
     rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|(?P<end>{END})"
 )
 
 
-@given(st.text() | st.text(alphabet="aé12水ก。\u0301नी-.!\n\0\x1e\u2028 S_7", max_size=30))
+@given(
+    st.text() | st.text(alphabet="aé12水ก。\u0301नी-.!\n\0\x1e\u2028\u2013\u201c S_7", max_size=30)
+)
+@example(f"é_{MANY_SIGNS}水_7")
 def test_pieces_are_those_of_one_expression(text):
     text = re.sub(r"([a-z][0-9]{1,3})\.(?=[0-9])", r"\1", text.lower())
     matches = PIECES.finditer(text)

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
@@ -33,6 +33,7 @@ from longtail.models.scorers.word_forms import (
 
 TOKENS = ("oil", "olive", "olive oil", "trade", "zebra")
 IDF = np.array([1.5, 2.25, 3.1, 1.0, 7.7], dtype=np.float32)
+MANY_SIGNS = "".join(map(chr, range(0x2010, 0x2028)))
 WORDS = st.sampled_from([*TOKENS, "unknown", "Olive", "a"])
 TEXTS = st.lists(st.lists(WORDS, max_size=30).map(" ".join), max_size=8)
 
@@ -107,7 +108,8 @@ def test_words_of_titles_that_are_not_the_last_tokens_are_refused():
         TfidfModel.from_json(json.dumps(written), TITLED.idf)
 
 
-@given(st.text() | st.text(alphabet="aé水_7-.\n\0\x1e\u0301 S", max_size=30))
+@given(st.text() | st.text(alphabet="aé水_7-.\n\0\x1e\u0301\u2013\u201c S", max_size=30))
+@example(f"é_{MANY_SIGNS}水_7")
 def test_words_are_those_of_the_pattern(text):
     assert tokenize(text) == TOKEN_PATTERN.findall(text.lower())
 
