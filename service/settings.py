@@ -139,8 +139,8 @@ class Settings(BaseSettings):
     cut short in place then ends the process; so `auto` copies those that other users can write
     to."""
     preload: bool = False
-    """Whether an encoder that the default scorer does not need is loaded at the start, and not when
-    a request first needs it. Explanations and details of labels need it, too."""
+    """Whether an encoder that the default scorer does not need is loaded at the start. Otherwise a
+    request loads it that needs it, as explanations and details of labels do."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)

@@ -131,7 +131,7 @@ class Place:
                 return self._files.open(path, "rb")
         raise self._lacks(name or path)
 
-    def _member(self, archive: ZipFile, root: str, name: str) -> IO[bytes]:
+    def _member(self, archive: ZipFile, root: str, name: str) -> Any:
         if root + name not in archive.NameToInfo:
             raise self._lacks(root + name)
         if (method := archive.getinfo(root + name).compress_type) not in _METHODS:

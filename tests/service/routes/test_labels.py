@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import httpx
@@ -239,6 +240,9 @@ def test_spans_and_scores_are_those_of_the_title_a_line_feed_and_the_text(real_c
 
 
 class Catalogued:
+    left_out = ()
+    manifest = SimpleNamespace(default_scorer="retrieval")
+
     def __init__(self, catalogue):
         self.catalogue = catalogue
 
