@@ -48,10 +48,7 @@ class Predictor:
         catalogue: Its labels.
         facts: Facts about the labels that don't depend on the text.
         device: The device it computes on: "cpu" or "cuda".
-        left_out: Scorers that need the encoder, where it was not loaded (see `without_encoder`).
     """
-
-    left_out: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -125,8 +122,13 @@ class Predictor:
         )
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        predictor.left_out = bundle.left_out
+        predictor.scorers.left_out = bundle.left_out
         return predictor
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Scorers that were not loaded, as they need the encoder (see `without_encoder`)."""
+        return self.scorers.left_out
 
     def lacks(self, scorer: str | None, *, explains: bool = True) -> bool:
         """Whether an answer needs the encoder, which was left out; explanations do."""

@@ -79,7 +79,10 @@ class ScorerSet:
         default: The scorer for queries that name none.
         num_labels: Number of labels of the model.
         selector: Finds the labels that filters name.
+        left_out: Others of the bundle that were not loaded, as they need the encoder.
     """
+
+    left_out: tuple[str, ...] = ()
 
     def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
         """Make the scorers.
@@ -310,7 +313,8 @@ class ScorerSet:
     def _check(self, scorer: str) -> None:
         if scorer not in self.names:
             raise RequestError(
-                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.names)}"
+                f"scorer {scorer!r} is not in this bundle; it has "
+                f"{', '.join((*self.names, *self.left_out))}"
             )
 
     def _members(self, scorer: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import pytest
 
 import longtail
 from longtail.models.bundle.bundle import open_bundle
+from longtail.models.errors import RequestError
 from longtail.models.kinds.storage import without_encoder
 from longtail.models.predict.predictor import Predictor
 
@@ -31,6 +32,20 @@ def test_explanations_and_details_are_those_of_the_whole_model(folder):
     assert list(found) == whole.predict(TEXTS, explain=True, k=5)
     model = longtail.load(folder)
     assert model.describe(model.labels[0].id) == whole.describe(0)
+
+
+def test_an_unknown_scorer_is_refused_with_all_names(folder):
+    model = longtail.load(folder)
+    with pytest.raises(RequestError) as refused:
+        model.predict("olive oil", scorer="magic")
+    assert {*str(refused.value).partition("it has ")[2].split(", ")} == {*model.scorers}
+
+
+@pytest.mark.parametrize("correction", ["tree", "none"])
+def test_the_correction_of_the_linear_scorer_is_that_of_the_whole_model(folder, correction):
+    asked = {"scorer": "linear", "correction": correction}
+    whole = Predictor.of_bundle(open_bundle(folder))
+    assert list(longtail.load(folder).predict(TEXTS, **asked)) == whole.predict(TEXTS, **asked)
 
 
 def test_a_model_whose_default_scorer_needs_it_loads_it_at_once(bundle):
