@@ -21,7 +21,7 @@ function card(model) {
   const facts = [
     model.published_at && ["published", new Date(model.published_at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })],
     model.label_count !== null && ["labels", count(model.label_count)],
-    model.scorers.length && ["methods", model.scorers.map((name) => (name === model.default_scorer ? `${name} (default)` : name)).join(", ")],
+    model.scorers.length && ["methods", model.scorers.map((name) => name + remark(name, model)).join(", ")],
     model.digest && ["digest", element("code", { title: model.digest }, model.digest.slice(0, 16))],
   ].filter(Boolean);
   return element(
@@ -33,6 +33,11 @@ function card(model) {
     element("dl", { class: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
     measures(model.metrics?.dev, model.held_out_documents),
   );
+}
+
+function remark(name, model) {
+  if (name === model.default_scorer) return " (default)";
+  return model.waiting_scorers.includes(name) ? " (loaded when first used)" : "";
 }
 
 function badges(model) {

@@ -11,6 +11,7 @@ const METHODS = {
   sparse: "words of the text",
   names: "names of labels in the text",
   neighbours: "similar documents",
+  word_vectors: "meaning of the words",
 };
 const AIMS = {
   precision: "most labels right",

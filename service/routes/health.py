@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
@@ -35,7 +37,10 @@ async def readyz(service: ServiceDep) -> Health:
     can't be followed, so that another version answers; `/v1/models` says why.
     """
     service.check_ready()
-    return Health(status="degraded" if service.redeployer.problem else "ready")
+    serving = service.manager.served
+    waiting = list(serving.models[serving.default].predictor.left_out) if serving else []
+    status: Literal["degraded", "ready"] = "degraded" if service.redeployer.problem else "ready"
+    return Health(status=status, waiting_scorers=waiting)
 
 
 @router.get(

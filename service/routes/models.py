@@ -95,6 +95,7 @@ def _model_summary(
         published_at=registry_state.published_at.get(str(version)),
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
+        waiting_scorers=list(model.predictor.left_out) if model else [],
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,

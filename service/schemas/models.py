@@ -28,6 +28,8 @@ class ModelSummary(Answer):
     retired_label_count: int | None
     """Labels that changes of the vocabulary have taken out of use."""
     scorers: list[str]
+    waiting_scorers: list[str]
+    """Scorers whose encoder is loaded when a request first needs it."""
     default_scorer: str | None
     corrections: dict[str, list[Literal["none", "prior", "tree"]]]
     """The corrections that each scorer offers, its default first."""
@@ -166,3 +168,5 @@ class Health(Answer):
     """The answer of a health check that succeeded."""
 
     status: Literal["alive", "ready", "degraded"]
+    waiting_scorers: list[str] = []
+    """Of the default version, if it is ready: scorers whose encoder is not loaded yet."""

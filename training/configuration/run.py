@@ -309,11 +309,13 @@ class TrainingConfig(Section):
 
     @property
     def keys_ignored(self) -> list[str]:
-        """The keys that were given but decide nothing."""
+        """The keys that were given but decide nothing; `encoder: none` decides the scorers."""
+        is_none = self.encoder == NO_ENCODER
         return [
             f"{section}.{name}" if name else section
             for section, name in self._unused
             if section in self.model_fields_set
+            and not (section == "encoder" and is_none)
             and (not name or name in getattr(self, section).model_fields_set)
         ]
 

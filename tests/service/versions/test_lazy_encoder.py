@@ -18,17 +18,24 @@ def ask(client, **options):
     return client.post("/v1/predict", json={"text": "a text", "k": 1} | options)
 
 
+def said(client):
+    """Return the scorers that wait for their encoder, as two routes have them."""
+    (model,) = client.get("/v1/models").json()["models"]
+    return client.get("/readyz").json()["waiting_scorers"], model["waiting_scorers"]
+
+
 def test_the_first_requests_that_need_it_load_it_once(registry_folder):
     loader = Loader()
     with started(registry_folder, loader) as client:
         before = ask(client).json()
-        assert client.get("/readyz").status_code == 200
+        assert said(client) == (["retrieval"], ["retrieval"])
         assert [each.left_out for each in loader.loaded] == [("retrieval",)]
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda _: ask(client, scorer="retrieval"), range(4)))
         assert [each.status_code for each in found] == [200] * 4
         assert [each.left_out for each in loader.loaded] == [("retrieval",), ()]
         assert ask(client).json()["results"] == before["results"]
+        assert said(client) == ([], [])
 
 
 def test_a_setting_loads_it_at_the_start(registry_folder):
