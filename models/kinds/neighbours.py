@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.placement import Placement, on_device
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.kinds.word_vectors import vectors_of
 from longtail.models.memory.memory import MAPPED, NeighbourMemory
@@ -31,14 +31,10 @@ from longtail.models.names import (
 )
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.processor import sees_gpu
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import Evidence, SimilarDocument
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.word_vectors import WordVectors
-
-if TYPE_CHECKING:  # brings PyTorch
-    from longtail.models.memory.device_vectors import DeviceVectors
 
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
@@ -141,13 +137,8 @@ class _VectorNeighboursScorer(NeighboursScorer):
                 divided into clusters are searched on the CPU.
         """
         super().__init__(memory, log_priors, num_threads)
-        self._on_device: DeviceVectors | None = None
-        device = ("cuda" if sees_gpu() else "cpu") if index_device == "auto" else index_device
-        if device != "cpu" and memory.clusters is None:
-            from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
-            from longtail.models.ranking.index import chosen_device
-
-            self._on_device = DeviceVectors(memory.vectors, chosen_device(device))
+        is_divided = memory.clusters is not None
+        self._on_device = None if is_divided else on_device(memory.vectors, index_device)
 
     @abstractmethod
     def _queries(self, batch: TextBatch) -> ByteVectors:

@@ -12,7 +12,9 @@ from longtail.models.errors import ConfigError, check_count
 from longtail.models.names import IndexName, Precision
 from longtail.models.processor import sees_gpu
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # brings PyTorch
+    from longtail.models.memory.device_vectors import DeviceVectors
+    from longtail.models.memory.vectors import ByteVectors
     from longtail.models.parts.dense_parts import DenseParts
 
 logger = logging.getLogger(__name__)
@@ -78,3 +80,19 @@ class Placement:
                 f"({str(error).splitlines()[0][:200]}); unload a version, use a larger GPU, or the "
                 "device 'cpu'"
             ) from error
+
+
+def on_device(vectors: ByteVectors, index_device: str) -> DeviceVectors | None:
+    """Return vectors in the memory of a GPU; None where they are searched on the CPU.
+
+    Args:
+        vectors: The vectors.
+        index_device: Where they are searched (see `InnerProductIndex`).
+    """
+    device = ("cuda" if sees_gpu() else "cpu") if index_device == "auto" else index_device
+    if device == "cpu":
+        return None
+    from longtail.models.memory.device_vectors import DeviceVectors
+    from longtail.models.ranking.index import chosen_device
+
+    return DeviceVectors(vectors, chosen_device(device))

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.explain import entries_of, explained_tokens
-from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.placement import Placement, on_device
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.labels.catalogue import Label
 from longtail.models.memory.vectors import ByteVectors
@@ -35,20 +35,21 @@ class WordVectorsScorer(Scorer):
     """Scores labels by the cosine of their vector and that of a text."""
 
     def __init__(
-        self, model: WordVectors, log_priors: Float32[np.ndarray, label], num_threads: int
+        self, model: WordVectors, log_priors: Float32[np.ndarray, label], placement: Placement
     ) -> None:
         """Take the vectors.
 
         Args:
             model: Vectors of words and labels.
             log_priors: log pi of each label of the catalogue, in nats.
-            num_threads: That search for many texts at the same time.
+            placement: Where labels are searched, by how many threads.
         """
-        self._model, self._num_threads = model, num_threads
+        self._model, self._num_threads = model, placement.num_threads
         covered = np.flatnonzero(model.labels.scales > 0).astype(np.int64)
         is_all = len(covered) == model.labels.num_rows
         self._vectors = model.labels if is_all else model.labels.take(covered)
         self._labels = covered
+        self._on_device = on_device(self._vectors, placement.index_device)
         self._log_priors = log_priors[covered].astype(np.float64)
 
     @property
@@ -74,7 +75,9 @@ class WordVectorsScorer(Scorer):
         self, batch: TextBatch, raised: Float64[np.ndarray, covered] | None = None
     ) -> CosineSource:
         queries = vectors_of(self._model, batch)
-        return CosineSource(queries, self._vectors, self._labels, raised, self._num_threads)
+        return CosineSource(
+            queries, self._vectors, self._labels, raised, self._num_threads, self._on_device
+        )
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -119,7 +122,7 @@ class WordVectorsKind(ScorerKind):
 
     def make(self, model: WordVectors, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""
-        return WordVectorsScorer(model, parts.catalogue.log_priors, placement.num_threads)
+        return WordVectorsScorer(model, parts.catalogue.log_priors, placement)
 
     def with_labels(self, model: WordVectors, labels: Sequence[Label]) -> WordVectors:
         """Return a model that knows more labels, by their names."""

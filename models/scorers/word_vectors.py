@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -24,6 +25,9 @@ from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.memory.vectors import ByteVectors
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, row_parts, top_of_scores
 from longtail.models.scorers.tfidf import TfidfModel
+
+if TYPE_CHECKING:  # brings PyTorch
+    from longtail.models.memory.device_vectors import DeviceVectors
 
 _BLOCK_NUMBERS = 2**22
 """Numbers that are held at a time, as float32: 16 MiB."""
@@ -130,6 +134,7 @@ class CosineSource:
         labels: Int64[np.ndarray, covered],
         raised: Float64[np.ndarray, covered] | None = None,
         num_threads: int = 1,
+        on_device: DeviceVectors | None = None,
     ) -> None:
         """Bind the texts to the vectors.
 
@@ -139,9 +144,10 @@ class CosineSource:
             labels: The label of each vector, rising.
             raised: Added to the score of each label; None: nothing.
             num_threads: That search for many texts at the same time.
+            on_device: The vectors on a GPU, which searches them instead.
         """
         self._queries, self._vectors, self.labels = queries, vectors, labels
-        self._raised, self._num_threads = raised, num_threads
+        self._raised, self._num_threads, self._on_device = raised, num_threads, on_device
 
     @property
     def num_queries(self) -> int:
@@ -157,7 +163,10 @@ class CosineSource:
         """Return the m best labels of these texts (see `Source.top`)."""
         if self._raised is None and 0 < m < len(self.labels):
             asked = self._queries.take(rows)
-            found = self._vectors.nearest(asked, m, num_threads=self._num_threads)
+            if self._on_device is not None:
+                found = self._on_device.nearest(asked, m)
+            else:
+                found = self._vectors.nearest(asked, m, num_threads=self._num_threads)
             return Ranking(self.labels[found.documents], found.similarities)
         places = np.broadcast_to(np.arange(len(self.labels)), (len(rows), len(self.labels)))
         best = top_of_scores(self._scores(rows, places), m)

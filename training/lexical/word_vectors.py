@@ -49,7 +49,7 @@ class WordVectorsSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dim: Annotated[int, Field(ge=8, le=EXACT_DIM)] = 256
+    dim: Annotated[int, Field(ge=8, le=EXACT_DIM)] = 128
     epochs: Annotated[int, Field(ge=1, le=100)] = 4
 
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.models.kinds.placement import on_device
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.memory.device_vectors import DeviceVectors
+from longtail.models.memory.vectors import ByteVectors
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_vectors import CosineSource, names_of
 from longtail.training.lexical import word_vectors
@@ -163,3 +166,22 @@ def test_vectors_of_a_part_of_the_documents_are_trained_further(corpus, catalogu
     texts = ["fish", "mine", "milk court"]
     moved = scores_of(again, texts)[:, :3] - scores_of(first, texts)[:, :3]
     assert np.abs(moved).max() < 0.1  # random vectors would differ by about 1
+
+
+def test_a_device_finds_the_same_labels():
+    rng = np.random.default_rng(4)
+    labels = ByteVectors.rounded(rng.standard_normal((300, 16), dtype=np.float32))
+    queries = ByteVectors.rounded(rng.standard_normal((9, 16), dtype=np.float32))
+    covered, rows = np.arange(0, 600, 2), np.arange(9)
+    alone = CosineSource(queries, labels, covered).top(rows, 20)
+    found = CosineSource(queries, labels, covered, on_device=DeviceVectors(labels, "cpu"))
+    np.testing.assert_array_equal(found.top(rows, 20).labels, alone.labels)
+    np.testing.assert_array_equal(found.top(rows, 20).scores, alone.scores)
+
+
+@pytest.mark.gpu
+def test_a_gpu_holds_the_vectors_of_the_labels():
+    vectors = ByteVectors.rounded(np.eye(8, dtype=np.float32))
+    assert on_device(vectors, "cpu") is None
+    found = on_device(vectors, "cuda")
+    assert found is not None and found.nearest(vectors, 1).documents.ravel().tolist() == [*range(8)]

@@ -281,7 +281,7 @@ def test_another_configuration_works_in_a_folder_of_its_own_and_resumes_there(
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
     told = tiny_config.settings_used | {"encoder": Path(tiny_config.encoder).name}
-    told["scorer_settings"] = {"word_vectors": {"dim": 256, "epochs": 4}}  # the defaults
+    told["scorer_settings"] = {"word_vectors": {"dim": 128, "epochs": 4}}  # the defaults
     told["retrieval"] = told["retrieval"] | {"label_pooling": "mean"}  # as the encoder has it
     told["remove_markup"] = False  # no text has some
     told["languages"] = ["en"]
