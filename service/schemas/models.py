@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -168,5 +169,5 @@ class Health(Answer):
     """The answer of a health check that succeeded."""
 
     status: Literal["alive", "ready", "degraded"]
-    waiting_scorers: list[str] = []
-    """Of the default version, if it is ready: scorers whose encoder is not loaded yet."""
+    waiting_scorers: Sequence[str] = ()
+    """Scorers of the default version that wait for their encoder; none before it is ready."""
