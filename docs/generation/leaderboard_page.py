@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from docs.generation.leaderboard import columns_of, read_sets
+from docs.generation.leaderboard import code_of, columns_of, read_sets
 
 TITLES = {
     "demo_data": "The demo data",
@@ -74,7 +74,7 @@ def _section(title: str, rows: list[dict[str, Any]]) -> str:
     for row, values in zip(rows, every, strict=True):
         shown = "".join(f"<td>{'' if x is None else f'{x:.2f}'}</td>" for x in values.values())
         about = escape(f"{row['figures']['version']}; {row['figures']['settings']}")
-        name, code = escape(row["figures"]["name"]), row["commit"]
+        name, code = escape(row["figures"]["name"]), code_of(row)
         lines.append(f'<tr><td title="{about}">{name}</td>{shown}<td>{code}</td></tr>\n')
     return (
         f"<h2>{escape(title)}</h2>\n<table>\n<thead><tr>{heads}</tr></thead>\n"

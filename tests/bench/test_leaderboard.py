@@ -1,4 +1,4 @@
-"""The columns of the leaderboard against plain Python, its tests of differences, and rows."""
+"""The columns of the leaderboard against plain Python, and its rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FOLDER = Path(__file__).parent / "leaderboard"
 sys.path += [str(FOLDER), str(FOLDER / "programs")]
 import annif_row  # noqa: E402 - scripts, which find each other in their folder
 import columns  # noqa: E402
-import differences  # noqa: E402
+import evidence  # noqa: E402
 import peers  # noqa: E402
 import row  # noqa: E402
 import writing  # noqa: E402
-from board import read_board  # noqa: E402
+from board import read_rows  # noqa: E402
 
-from docs.generation.leaderboard import tables_of  # noqa: E402
+from docs.generation.leaderboard import OURS, code_digest, tables_of  # noqa: E402
 from docs.render import markdown_of  # noqa: E402
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
@@ -84,34 +84,6 @@ def test_padding_is_no_answer():
     assert len(found) == len(is_true) == len(labels)
 
 
-def judged_of(truth):
-    counts = np.arange(truth.shape[1], dtype=np.int64)
-    return columns.Judged(truth, counts, 50, None)
-
-
-def test_the_same_ranking_does_not_differ_and_a_worse_one_does():
-    ranking, truth = made_up(4, num_documents=200)
-    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
-    none = np.zeros(200, dtype=bool)
-    found = differences.differences(
-        {"a": ranking, "b": ranking, "c": worse}, "a", judged_of(truth), none
-    )
-    rows = {(each[0], each[1]): each for each in found}
-    assert rows["b", "P@5"][2:] == [0, 0, 0, 1]
-    assert rows["c", "P@5"][5] < 0.05
-    assert rows["c", "P@5"][3] < rows["c", "P@5"][2] < rows["c", "P@5"][4] < 0
-
-
-def test_documents_that_repeat_another_do_not_count():
-    ranking, truth = made_up(5, num_documents=100)
-    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
-    mixed = Ranking(ranking.labels.copy(), ranking.scores)
-    mixed.labels[50:] = worse.labels[50:]
-    is_repeat = np.arange(100) >= 50
-    found = differences.differences({"a": ranking, "b": mixed}, "a", judged_of(truth), is_repeat)
-    assert all(each[2] == 0 for each in found)
-
-
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory):
     """The demo, and files of predictions of its dev and test split that are the truth.
@@ -144,7 +116,7 @@ def write_oracle(oracle, path, *, costs=None, **changes):
 def test_a_row_is_a_record_of_everything(oracle, tmp_path):
     path = tmp_path / "board.json"
     write_oracle(oracle, path)
-    (record,) = read_board(path)["rows"]
+    (record,) = read_rows(path)
     figures = record["figures"]
     assert (record["command"], record["set"]) == ("python x", "demo_data")
     assert figures["bands"]["all"]["P@1"] == 1
@@ -178,7 +150,7 @@ def test_a_row_replaces_that_of_its_name_and_a_set_is_of_one_corpus(oracle, tmp_
     for settings in ("none", "again"):
         write_oracle(oracle, path, settings=settings)
     write_oracle(oracle, path, name="other")
-    rows = read_board(path)["rows"]
+    rows = read_rows(path)
     assert [(x["figures"]["name"], x["figures"]["settings"]) for x in rows] == [
         ("oracle", "again"),
         ("other", "none"),
@@ -186,6 +158,37 @@ def test_a_row_replaces_that_of_its_name_and_a_set_is_of_one_corpus(oracle, tmp_
     path.write_text(path.read_text().replace(oracle[0].fingerprint, "another"))
     with pytest.raises(ConfigError, match=r"board.json: .*'demo_data' are of another corpus"):
         write_oracle(oracle, path)
+
+
+def test_rows_of_older_code_are_marked_and_stand_last(oracle, tmp_path):
+    path = tmp_path / "board.json"
+    write_oracle(oracle, path, name="a peer")
+    write_oracle(oracle, path, name="old", of=OURS, code="0" * 12)
+    write_oracle(oracle, path, name="new", of=OURS, code=code_digest())
+    data, mode = DEMO, "no encoder"
+    assert not evidence.is_measured(path, data, mode)
+    evidence.mark_outdated(path)
+    lines = markdown_of(tables_of(path)["demo_data"]).splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| a peer", "| new", "| old"]
+    assert [line.endswith(", older |") for line in lines] == [False, False, True]
+    write_oracle(oracle, path, name=evidence.MODES[mode][0], of=OURS, code=code_digest())
+    assert evidence.is_measured(path, data, mode)
+
+
+def test_calibration_by_band_is_counted():
+    ranking, truth = made_up(8, num_documents=300)
+    counts = np.array([0, 0, 1, 2, 9, 10, 50, 99, 100, 500, 1, 7])
+    found = evidence.calibration_by_band(ranking, truth, counts)
+    pairs = [
+        (counts[label], score, truth[row, label] > 0)
+        for row, (labels, scores) in enumerate(zip(ranking.labels, ranking.scores, strict=True))
+        for label, score in zip(labels[:5], scores[:5], strict=True)
+    ]
+    for band, (least, most) in {"0": (0, 0), "2-9": (2, 9), "100+": (100, 1000)}.items():
+        own = [(score, hit) for count, score, hit in pairs if least <= count <= most]
+        assert found[band]["right"] == pytest.approx(np.mean([hit for _, hit in own]))
+        assert found[band]["said"] == pytest.approx(np.mean([score for score, _ in own]))
+        assert found[band]["ECE"] < 0.2 and found[band]["chance"] < 0.2
 
 
 def test_names_stand_in_tables_as_they_are(oracle, tmp_path):

@@ -1,97 +1,207 @@
-"""Rows of a Longtail bundle on the leaderboard: each scorer, and the baselines that train nothing.
+"""All published figures of Longtail, measured again: a row of the leaderboard for each mode.
 
-    longtail train DATA/eurlex57k --without-encoder --registry REGISTRY --work WORK
-    python tests/bench/leaderboard/longtail_rows.py DATA/eurlex57k --registry REGISTRY --work WORK \
-        --title "Longtail, no encoder" \
-        --trained-with "longtail train DATA/eurlex57k --without-encoder"
+    make evidence                                          # all of them: hours; it resumes
+    python tests/bench/leaderboard/evidence.py DATA/tate   # of one corpus
+    python tests/bench/leaderboard/evidence.py DATA/eurlex57k --mode phrases --work WORK
 
-A row a scorer; training costs are those of the whole run, which trains all scorers, from the
-`stages.jsonl` of its folder. Scores become the probabilities of the bundle, and the threshold of
-micro-F1 is the bundle's own, both fitted on dev.
+A row that this code has measured (`code_digest`) is left as it is. Training uses all cores; answers
+are timed on one. Rows of other programs and of older code stay as they are; `--outdated` marks
+those of Longtail that this code did not measure as older. `python docs/render.py` fills the pages.
 """
 
 from __future__ import annotations
 
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy and PyTorch are imported
+
 import argparse
+import itertools
 import shlex
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+import matplotlib.ticker
 import numpy as np
-from row import BOARD, name_of, with_dev, write_row
+from board import read_rows, write_rows
+from jaxtyping import Float32, Int64
+from row import BOARD, name_of, write_row
+from scipy.sparse import csr_array
 
-from longtail.models.bundle.bundle import Bundle
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))
+
+from docs.generation.leaderboard import (
+    BANDS,
+    HISTORY,
+    OURS,
+    code_digest,
+    columns_of,
+    read_sets,
+)
 from longtail.models.bundle.registry import Registry
-from longtail.models.kinds.storage import read_parts
+from longtail.models.metrics import join_truth
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import probabilities_of
-from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
 from longtail.training.assessment.compare import in_columns_of, write_predictions
+from longtail.training.assessment.truth import truth_of
+from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.runtime.run_log import read_stage_costs
 
+CORPORA = ("demo_data", "tate", "eurlex57k", "library-keywords")
+MODES = {
+    "no encoder": ("Longtail, no encoder", ["--without-encoder"]),
+    "phrases": ("Longtail, phrases", ["--config", "phrases"]),
+    "default": ("Longtail", []),
+}
+"""By mode: the name of its row, and the options of `longtail train`."""
+PHRASES = "eurlex57k"
+"""The only corpus with long texts, for which pages name phrases."""
+_DRAWN = {
+    "Longtail, no encoder": ("Longtail, without an encoder", "#c1272d"),
+    "Annif, ensemble with MLLM": ("Annif, ensemble", "#0b6e4f"),
+    "omikuji, Bonsai": ("omikuji, Bonsai", "#1f5fa8"),
+    "PECOS XR-Linear": ("PECOS XR-Linear", "#8a5a00"),
+    "napkinXC, PLT": ("napkinXC, PLT", "#6b4c9a"),
+}
 WIDTH = 20
-_WARM_UP = 20
+_PLACES, _NUM_DRAWS = 5, 20
+_NUM_TIMED, _WARM_UP = 200, 20
 
 
 def main() -> None:
-    """Write the rows of a bundle, or those of the baselines."""
+    """Train and measure all that is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--registry", type=Path, required=True)
-    parser.add_argument("--version", default="current")
-    parser.add_argument("--work", type=Path, required=True, help="of the run that trained it")
-    parser.add_argument("--title", required=True, help="of the rows, before the scorer's name")
-    parser.add_argument("--trained-with", required=True, help="the command that trained it")
-    parser.add_argument("--scorers", nargs="*", help="by default all of the bundle")
-    parser.add_argument("--baselines", action="store_true", help="label names and neighbours too")
+    parser.add_argument("data", type=Path, nargs="*", help="corpora; by default all of them")
+    parser.add_argument("--mode", choices=MODES, action="append", help="by default all of them")
+    parser.add_argument("--work", type=Path, default=ROOT / "runs" / "evidence")
     parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
+    parser.add_argument("--outdated", action="store_true", help="mark outdated rows, no more")
     chosen = parser.parse_args()
-    bundle = Registry(chosen.registry).open(chosen.version)
-    dataset = open_dataset(chosen.data, known=bundle.catalogue)
-    parts = read_parts(bundle)
-    predictor = Predictor(parts, default_scorer=bundle.manifest.default_scorer)
-    version = bundle.manifest.longtail_version
-    command = command_of(chosen)
-    rankings = chosen.work / "leaderboard"
-    rankings.mkdir(parents=True, exist_ok=True)
-    for scorer in chosen.scorers or predictor.scorers.names:
-        test = rankings / f"longtail-{scorer}.npz"
-        milliseconds = write_ranking(predictor, bundle, dataset, scorer, test)
-        is_default = " (default)" if scorer == predictor.scorers.default else ""
-        about = {"name": f"{chosen.title}: {scorer}", "version": f"longtail {version}",
-                 "settings": f"chosen on dev by the run{is_default}", "seeds": [0]}  # fmt: skip
-        costs = training_costs(chosen.work) | {"milliseconds": milliseconds}
-        write_row(
-            chosen.json, dataset, test, None,
-            about=about, costs=costs, command=command,
-            threshold=bundle.manifest.thresholds.get(scorer),
-        )  # fmt: skip
-    if chosen.baselines:
-        write_baselines(parts.sparse.tfidf, version, dataset, rankings, chosen.json, command)
+    if chosen.outdated:
+        return mark_outdated(chosen.json)
+    folder = Path(os.environ.get("LONGTAIL_DATA", ROOT / ".." / "shared" / "data")).resolve()
+    corpora = chosen.data or [ROOT / "training" / CORPORA[0], *(folder / x for x in CORPORA[1:])]
+    wanted = [
+        (data, mode)
+        for data in corpora
+        for mode in chosen.mode or MODES
+        if mode != "phrases" or data.name == PHRASES
+    ]
+    missing = [each for each in wanted if not is_measured(chosen.json, *each)]
+    print(f"Measured with this code: {len(wanted) - len(missing)} of {len(wanted)} rows.")
+    for data, mode in missing:
+        print(f"  {data.name}, {mode}: {expected_minutes(chosen.json, data, mode)}", flush=True)
+    for data, mode in missing:
+        measure(data, mode, chosen.work / f"{data.name}-{mode.replace(' ', '-')}", chosen.json)
+    draw(chosen.json, chosen.json.with_name("evidence.png"))
+    return None
 
 
-def command_of(chosen: argparse.Namespace) -> str:
-    """Return the command of the rows, with names in place of one machine's folders."""
-    words = ["--title", chosen.title, "--trained-with", chosen.trained_with]
-    words += ["--scorers", *chosen.scorers] if chosen.scorers else []
-    words += ["--baselines"] if chosen.baselines else []
-    return (
-        f"{chosen.trained_with} --registry REGISTRY --work WORK; "
-        f"python tests/bench/leaderboard/longtail_rows.py {name_of(chosen.data)} "
-        f"--registry REGISTRY --work WORK {shlex.join(words)}"
+def is_measured(board: Path, data: Path, mode: str) -> bool:
+    """Whether this code has measured the row."""
+    return any(
+        row["figures"].get("code") == code_digest()
+        for row in read_rows(board)
+        if (row["set"], row["figures"]["name"]) == (data.name, MODES[mode][0])
     )
 
 
-def write_ranking(
-    predictor: Predictor, bundle: Bundle, dataset: Dataset, scorer: str, path: Path
-) -> float:
-    """Write a scorer's predictions for the test split; return CPU milliseconds a text."""
+def expected_minutes(board: Path, data: Path, mode: str) -> str:
+    """Return how long a row took when it was last measured."""
+    for row in read_rows(board):
+        seconds = row["figures"]["costs"].get("measured_seconds")
+        if seconds and (row["set"], row["figures"]["name"]) == (data.name, MODES[mode][0]):
+            return f"{seconds / 60:.0f} minutes when it was last measured"
+    return "not measured yet"
+
+
+def mark_outdated(path: Path) -> None:
+    """Mark the rows of Longtail that this code did not measure as those of older code."""
+    rows = read_rows(path)
+    for row in rows:
+        figures = row["figures"]
+        if figures.get("of") == OURS and figures["code"] != code_digest():
+            figures["of"] = HISTORY
+            print(f"{row['set']}, {figures['name']}: {row['commit']}")
+    write_rows(path, rows)
+
+
+def measure(data: Path, mode: str, work: Path, board: Path) -> None:
+    """Train one mode on a corpus, and write the row of its default scorer."""
+    name, options = MODES[mode]
+    registry, run, started = (
+        work / code_digest() / "registry",
+        work / code_digest() / "run",
+        time.time(),
+    )
+    if not (registry / "current").exists() and not Registry(registry).versions():
+        command = [sys.executable, "-m", "longtail", "train", str(data), *options]
+        many = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+        subprocess.run(
+            [*command, "--registry", registry, "--work", run], check=True, cwd=ROOT, env=many
+        )
+    bundle = Registry(registry).open("current")
+    dataset = open_dataset(data, known=bundle.catalogue)
+    predictor = Predictor.of_bundle(bundle)
+    scorer = bundle.manifest.default_scorer
+    test = run / "test.npz"
+    in_batches, ranking = rank_test(predictor, dataset, scorer)
+    columns = in_columns_of(dataset.labels, bundle.catalogue, ranking)
+    write_predictions(test, columns, len(dataset.labels))
+    truth, _ = truth_of(bundle.catalogue, dataset, dataset.split("test").scan().labels)
+    counts = bundle.catalogue.training_counts
+    texts = [*itertools.islice(dataset.split("test").texts(), _NUM_TIMED + _WARM_UP)]
+    costs = training_costs(run) | {
+        "milliseconds": in_batches,
+        "title_milliseconds": one_by_one(predictor, [x.strip().split("\n")[0] for x in texts]),
+        "document_milliseconds": one_by_one(predictor, texts),
+        "bundle_mib": sum(x.stat().st_size for x in bundle.folder.rglob("*")) / 2**20,
+        "measured_seconds": time.time() - started,
+    }
+    trained = shlex.join(["longtail", "train", name_of(data), *options])
+    about = {
+        "name": name,
+        "of": OURS,
+        "code": code_digest(),
+        "version": f"longtail {bundle.manifest.longtail_version}",
+        "settings": f"{trained}: {scorer}",
+        "calibration": calibration_by_band(ranking, truth, counts),
+        "seeds": [0],
+    }
+    command = f"python tests/bench/leaderboard/evidence.py {name_of(data)} --mode '{mode}'"
+    threshold = bundle.manifest.thresholds.get(scorer)
+    write_row(
+        board, dataset, test, None,
+        about=about, costs=costs, command=command, threshold=threshold,
+    )  # fmt: skip
+
+
+def one_by_one(predictor: Predictor, texts: Sequence[str]) -> float:
+    """Return the CPU milliseconds of a text alone, from text to labels, without the first texts."""
+    for text in texts[:_WARM_UP]:
+        predictor.predict([text], k=10)
+    started = time.process_time()
+    for text in texts[_WARM_UP:]:
+        predictor.predict([text], k=10)
+    return 1000 * (time.process_time() - started) / max(1, len(texts) - _WARM_UP)
+
+
+def rank_test(predictor: Predictor, dataset: Dataset, scorer: str) -> tuple[float, Ranking]:
+    """Return CPU milliseconds a text of the test split, and its labels with probabilities."""
     options = RankingOptions(k=min(WIDTH, len(predictor.catalogue)), scorer=scorer)
     predictor.rank(predictor.read(["a text that compiles what is compiled"] * _WARM_UP), options)
     started = time.process_time()
@@ -100,81 +210,88 @@ def write_ranking(
         for texts in chunks(dataset.split("test").texts())
     ]
     seconds = time.process_time() - started
-    ranking = Ranking.joined(parts)
-    if scorer in predictor.parts.calibrations:
-        counts = predictor.catalogue.training_counts[ranking.labels]
-        scores = probabilities_of(predictor.parts.calibrations[scorer], ranking.scores, counts)
-        ranking = Ranking(ranking.labels, scores.astype(np.float32))
-    write(ranking, bundle, dataset, path)
-    return 1000 * seconds / len(ranking.labels)
-
-
-def write(ranking: Ranking, bundle: Bundle, dataset: Dataset, path: Path) -> None:
-    """Write a ranking of the bundle's labels, numbered as the corpus lists them."""
-    is_there = (ranking.labels != NO_LABEL) & ~np.isneginf(ranking.scores)
-    kept = Ranking(
-        np.where(is_there, ranking.labels, NO_LABEL), np.where(is_there, ranking.scores, -np.inf)
+    found = Ranking.joined(parts)
+    counts = predictor.catalogue.training_counts[found.labels]
+    scores = probabilities_of(predictor.parts.calibrations[scorer], found.scores, counts)
+    is_there = (found.labels != NO_LABEL) & ~np.isneginf(found.scores)
+    ranking = Ranking(
+        np.where(is_there, found.labels, NO_LABEL),
+        np.where(is_there, scores, -np.inf).astype(np.float32),
     )
-    columns = in_columns_of(dataset.labels, bundle.catalogue, kept)
-    write_predictions(path, columns, len(dataset.labels))
+    return 1000 * seconds / len(found.labels), ranking
 
 
-def training_costs(work: Path) -> dict[str, float | None]:
-    """Return the CPU seconds of all stages of a run, and the largest of their peaks of memory."""
-    stages = read_stage_costs(work)
+def calibration_by_band(
+    ranking: Ranking, truth: Float32[csr_array, "document label"], counts: Int64[np.ndarray, label]
+) -> dict[str, dict[str, float]]:
+    """Return what the first five labels of each document are by band of their training documents.
+
+    Returns:
+        By band: the share that is right, the mean probability, its expected calibration error, and
+        the mean error of as many labels whose probabilities are true.
+    """
+    joined = join_truth(ranking.labels[:, :_PLACES], truth)
+    of_labels = np.where(joined.labels == NO_LABEL, -1, counts[joined.labels])
+    probabilities, rng = ranking.scores[:, :_PLACES].astype(np.float64), np.random.default_rng(0)
+    found = {}
+    for band, (least, most) in FREQUENCY_BINS.items():
+        is_in = (of_labels >= least) & (of_labels <= (np.inf if most is None else most))
+        if not is_in.any():
+            continue
+        p, is_right = probabilities[is_in], joined.is_hit[is_in]
+        drawn = [calibration_error(p, rng.random(len(p)) < p) for _ in range(_NUM_DRAWS)]
+        found[band] = {
+            "right": float(is_right.mean()),
+            "said": float(p.mean()),
+            "ECE": calibration_error(p, is_right),
+            "chance": float(np.mean(drawn)),
+        }
+    return found
+
+
+def training_costs(run: Path) -> dict[str, Any]:
+    """Return the seconds of all stages of a run, and the largest of their peaks of memory."""
+    stages = read_stage_costs(run)
     return {
         "training_seconds": sum(stage.cpu_s for stage in stages),
+        "training_wall_seconds": sum(stage.wall_s for stage in stages),
         "tuning_seconds": None,
         "memory_gib": max(stage.peak_rss_bytes for stage in stages) / 2**30,
     }
 
 
-def baseline_rankings(
-    tfidf: TfidfModel, dataset: Dataset, split: str
-) -> Iterator[tuple[str, str, Ranking, float, float]]:
-    """Rank by what trains nothing.
-
-    Yields:
-        Name, settings and ranking, and the CPU seconds of learning and of ranking.
-    """
-    learned = with_dev(dataset) if split == "dev" else dataset
-    training, judged = learned.split("train"), list(learned.split(split).texts())
-    started = time.process_time()
-    features = tfidf.transform(training.texts())
-    read = time.process_time()
-    yield (
-        "nearest neighbours", "30, summed cosines of tf-idf",
-        nearest_neighbour_ranking(
-            features, training.scan().labels, tfidf.transform(judged), WIDTH
-        ),
-        read - started, time.process_time() - read,
+def draw(board: Path, path: Path) -> None:
+    """Draw recall by how rare labels are, and quality by cost, of Longtail and other programs."""
+    sets = read_sets(board)
+    figure, (rare, *costs) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+    for name, (title, color) in _DRAWN.items():
+        rows = {x: found[0] for x in sets if (found := [y for y in sets[x] if is_named(y, name)])}
+        if "eurlex57k" in rows:
+            shown = columns_of(rows["eurlex57k"])
+            recalls = [shown[f"R@10 ({band})"] for band in BANDS]
+            rare.plot(BANDS, recalls, marker="o", color=color, label=title)
+        for axes, corpus in zip(costs, ("eurlex57k", "library-keywords"), strict=True):
+            found = columns_of(rows[corpus]) if corpus in rows else {}
+            if found.get("a text, CPU ms") is not None:
+                axes.plot(found["a text, CPU ms"], found["P@5"], "o", color=color, markersize=9)
+    rare.set(
+        title="EURLEX57K: labels found among ten", ylim=0,
+        xlabel="training documents of the label", ylabel="recall, %",
     )  # fmt: skip
-    names = [f"{label.name} {label.description}".strip() for label in dataset.labels]
-    started = time.process_time()
-    found = label_name_ranking(judged, names, WIDTH, training.texts())
-    yield (
-        "label names", "cosine of tf-idf with the name; nothing is trained", found,
-        0.0, time.process_time() - started,
-    )  # fmt: skip
+    rare.legend(frameon=False, fontsize=8)
+    for axes, corpus in zip(costs, ("EURLEX57K", "library-keywords"), strict=True):
+        axes.set(xscale="log", xlim=(0.9, 35), xlabel="a text, ms of one core", ylabel="P@5, %")
+        axes.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"], minor=False)
+        axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        axes.set_title(f"{corpus}: quality and cost")
+    for axes in (rare, *costs):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
 
 
-def write_baselines(
-    tfidf: TfidfModel, version: str, dataset: Dataset, folder: Path, path: Path, command: str
-) -> None:
-    """Write the rows of what trains nothing; dev fits their probabilities, as everybody's."""
-    dev = {name: found for name, _, found, _, _ in baseline_rankings(tfidf, dataset, "dev")}
-    for name, settings, found, learning, ranking in baseline_rankings(tfidf, dataset, "test"):
-        files = {}
-        for split, each in (("dev", dev[name]), ("test", found)):
-            files[split] = folder / f"{name.replace(' ', '-')}-{split}.npz"
-            write_predictions(files[split], each, len(dataset.labels))
-        costs = {"training_seconds": learning, "tuning_seconds": None, "memory_gib": None,
-                 "milliseconds": 1000 * ranking / len(found.labels)}  # fmt: skip
-        about = {"name": name, "version": f"longtail {version}",
-                 "settings": settings, "seeds": []}  # fmt: skip
-        write_row(
-            path, dataset, files["test"], files["dev"], about=about, costs=costs, command=command
-        )
+def is_named(row: dict[str, Any], name: str) -> bool:
+    """Whether a row has a name."""
+    return bool(row["figures"]["name"] == name)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,10 @@ COSTS = {
     "tuning_seconds": "CPU seconds of the whole search on dev",
     "memory_gib": "peak of resident memory, GiB",
     "milliseconds": "CPU milliseconds a text, from text to labels",
+    "training_wall_seconds": "seconds by the clock",
+    "title_milliseconds": "CPU milliseconds of a title alone",
+    "document_milliseconds": "CPU milliseconds of a document alone",
+    "bundle_mib": "files of the model, MiB",
 }
 
 
