@@ -20,8 +20,9 @@ A cell is text, a number, null, or `{"mean": 1.2, "standard_error": 0.1}`; `digi
 cell's object hold for it alone. A row of the first form may be taken from another table:
 `{"from": "FILE.json NAME", "row": "its first cell", "title": "another first cell"}`.
 
-`leaderboard.json SET` asks for the table of a set (`generation/leaderboard.py`), and `claims all`
-for the one that is counted from all tested findings (`generation/claims.py`).
+`leaderboard.json SET` asks for the table of a set, `first` for that of the README and
+`probabilities` for calibration by band (`generation/leaderboard.py`), and `claims all` for the one
+that is counted from all tested findings (`generation/claims.py`).
 
 A line below the table names commit and date of its records, unless it has a column `code`.
 

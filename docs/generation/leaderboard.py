@@ -1,7 +1,7 @@
 """Tables of the leaderboard, from its one file, as `tests/bench/leaderboard/board.py` writes it.
 
-No number is bold; the file has the intervals. Rows of
-older code of Longtail stand last in each table.
+No number is bold; the file has the intervals. Rows of older code of Longtail stand last in each
+table.
 """
 
 from __future__ import annotations
