@@ -12,7 +12,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 
-SCORERS = ("sparse", "names", "neighbours")
+SCORERS = ("sparse", "names", "neighbours", "word_vectors", "word_neighbours")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,12 @@ def test_only_names_score_hidden_labels(trained, is_hidden):
     whole = Predictor(ModelParts(found.catalogue, found.sparse, None, found.models), device="cpu")
     for name in SCORERS:
         options = RankingOptions(scorer=name)
+        if name == "word_vectors":  # by their names
+            vectors = parts.models[name]
+            np.testing.assert_array_equal(
+                vectors.labels.bytes[is_hidden], vectors.names.bytes[is_hidden]
+            )
+            continue
         scores = predictor.score(batch, every, options)
         before = whole.score(whole.read(dev.texts), every, options)
         if name == "names":
