@@ -128,6 +128,7 @@ def test_ignored_keys_are_those_that_were_given():
     assert config.keys_ignored == ["encoder", "retrieval"]
     dense = TrainingConfig.model_validate(content | {"scorers": ["sparse", "retrieval"]})
     assert dense.keys_ignored == []
+    assert dense.without_encoder.keys_ignored == []  # that there is none is no setting in vain
 
 
 SAMPLED = {"distribution": {"kind": "uniform"}, "weighting": "importance", "num_negatives": 8}
