@@ -34,6 +34,7 @@ _DIGITS = {_COSTS[name]: 0 for name in ("training_seconds", "training_wall_secon
 _CODE = Path(__file__).parents[2] / "longtail"
 _FIRST = (
     ("eurlex57k", "Longtail, no encoder", "EURLEX57K, 4,271 labels: Longtail, without an encoder"),
+    ("eurlex57k", "Longtail, phrases", "EURLEX57K: with phrases"),
     ("eurlex57k", "PECOS XR-Linear", "EURLEX57K: PECOS XR-Linear"),
     ("eurlex57k", "Annif, ensemble with MLLM", "EURLEX57K: Annif, ensemble"),
     ("tate", "Longtail, no encoder", "Tate, 16,455 subjects: Longtail"),
