@@ -148,9 +148,9 @@ def measure(data: Path, mode: str, work: Path, board: Path) -> None:
     if not Registry(registry).versions():
         command = [sys.executable, "-m", "longtail", "train", str(data), *options]
         many = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
-        subprocess.run(
-            [*command, "--registry", registry, "--work", run], check=True, cwd=ROOT, env=many
-        )
+        places = ["--registry", registry, "--work", run]
+        if subprocess.run([*command, *places], check=False, cwd=ROOT, env=many).returncode:
+            sys.exit(f"{data.name}, {mode}: not measured; the training above says why")
     started = time.time()
     bundle = Registry(registry).open("current")
     dataset = open_dataset(data, known=bundle.catalogue)
