@@ -16,7 +16,10 @@ router = APIRouter()
 
 
 @router.head("/livez", include_in_schema=False)
-@router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses(503))
+@router.get(
+    "/livez", tags=["operation"], summary="Is the process alive?", responses=responses(503),
+    response_model_exclude_unset=True,
+)  # fmt: skip
 async def livez(service: ServiceDep) -> Health:
     """Answer 200 while the process is alive, whether or not a model is loaded.
 

@@ -29,6 +29,7 @@ def test_the_first_requests_that_need_it_load_it_once(registry_folder):
     with started(registry_folder, loader) as client:
         before = ask(client).json()
         assert said(client) == (["retrieval"], ["retrieval"])
+        assert client.get("/livez").json() == {"status": "alive"}
         assert [each.left_out for each in loader.loaded] == [("retrieval",)]
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda _: ask(client, scorer="retrieval"), range(4)))
