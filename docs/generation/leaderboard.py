@@ -10,6 +10,7 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _COSTS = {
     "document_milliseconds": "a document alone, CPU ms",
 }
 _DIGITS = {_COSTS[name]: 0 for name in ("training_seconds", "training_wall_seconds", "bundle_mib")}
+_PLAIN = "Longtail, no encoder"
 _CODE = Path(__file__).parents[2] / "longtail"
 _FIRST = (
     ("eurlex57k", "Longtail, no encoder", "EURLEX57K, 4,271 labels: Longtail, without an encoder"),
@@ -88,28 +90,92 @@ def is_older(row: dict[str, Any]) -> bool:
 
 
 def tables_of(path: Path) -> dict[str, Any]:
-    """Return the table of each set, and the first one that a reader sees."""
-    tables = {name: _table(rows) for name, rows in read_sets(path).items()}
+    """Return the table of each set, that of the README, and those of what only our rows have."""
+    sets = read_sets(path)
+    tables = {name: _table(rows) for name, rows in sets.items()}
     rows = [_first_row(tables[name], row, title) for name, row, title in _FIRST if name in tables]
     columns = [{"name": name, "digits": 1} for name in _FIRST_COLUMNS.values()]
     names = [{"name": "test, in percent"}, *columns, {"name": "code"}]
-    tables["first"] = {"columns": names, "rows": rows}
-    return tables | {"probabilities": _probabilities(path)}
+    ours = [row for rows in sets.values() for row in rows if row["figures"].get("of") == OURS]
+    plain = [row for row in ours if row["figures"]["name"] == _PLAIN]
+    return tables | {
+        "first": {"columns": names, "rows": rows},
+        "modes": _modes(ours),
+        "otherwise": _otherwise(ours),
+        "parts": _parts(plain),
+        "probabilities": _probabilities(plain),
+        "promises": _promises(plain),
+    }
 
 
-def _probabilities(path: Path) -> dict[str, Any]:
-    """Return the table of probabilities by band, of the rows without an encoder."""
-    rows = [
-        [name, band, *(100 * x for x in found.values()), code_of(row)]
-        for name, every in read_sets(path).items()
-        for row in every
-        if row["figures"]["name"] == _FIRST[0][1]
+def _modes(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return quality and costs of each mode on each corpus."""
+    lines = [([row["set"], row["figures"]["name"]], columns_of(row), row) for row in rows]
+    return _listed(["corpus", "mode"], lines, digits=2)
+
+
+def _otherwise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the measures of each scorer by itself, and of rankings for rare labels."""
+    lines = [
+        ([row["set"], row["figures"]["name"], name], _percent(found), row)
+        for row in rows
+        for name, found in row["figures"].get("otherwise", {}).items()
+    ]
+    return _listed(["corpus", "mode", "ranked by"], lines, digits=2)
+
+
+def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the calibration of the first five labels by band."""
+    lines = [
+        ([row["set"], band], _percent(found), row)
+        for row in rows
         for band, found in row["figures"]["calibration"].items()
     ]
-    titles = ("right", "said", "ECE", "chance")
-    columns = [{"name": name, "digits": 1} for name in titles]
-    first = [{"name": "corpus"}, {"name": "training documents"}]
-    return {"columns": [*first, *columns, {"name": "code"}], "rows": rows}
+    return _listed(["corpus", "training documents"], lines)
+
+
+def _promises(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what each promise lets through on test."""
+    lines = []
+    for row in rows:
+        for name, kept in row["figures"].get("promises", {}).items():
+            shares = _percent(kept)
+            low, high = shares.pop("lower"), shares.pop("upper")
+            lines.append(([row["set"], name], shares | {"95 %": f"{low:.1f} to {high:.1f}"}, row))
+    return _listed(["corpus", "promise"], lines)
+
+
+def _parts(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the blend, names, and what the blend gains without a scorer, by corpus."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for scorer, cells in row["figures"].get("parts", {}).items():
+            found.setdefault(scorer, {}).update(
+                {f"{row['set']}: {name}": cell for name, cell in cells.items()}
+            )
+    names = list(dict.fromkeys(name for cells in found.values() for name in cells))
+    return {
+        "columns": [{"name": "scorer"}, *({"name": name, "digits": 2} for name in names)],
+        "rows": [[scorer, *map(cells.get, names)] for scorer, cells in found.items()],
+    }
+
+
+def _percent(shares: Mapping[str, float | None]) -> dict[str, Any]:
+    return {name: None if x is None else 100 * x for name, x in shares.items()}
+
+
+def _listed(
+    first: Sequence[str],
+    lines: Sequence[tuple[Sequence[str], Mapping[str, Any], dict[str, Any]]],
+    digits: int = 1,
+) -> dict[str, Any]:
+    """Return a table of lines: first cells, values by column, and the row that they are of."""
+    names = list(dict.fromkeys(name for _, values, _ in lines for name in values))
+    columns = [{"name": name, "digits": _DIGITS.get(name, digits)} for name in names]
+    return {
+        "columns": [*({"name": name} for name in first), *columns, {"name": "code"}],
+        "rows": [[*cells, *map(values.get, names), code_of(row)] for cells, values, row in lines],
+    }
 
 
 def _first_row(table: dict[str, Any], row: str, title: str) -> list[Any]:
@@ -128,8 +194,7 @@ def columns_of(row: dict[str, Any]) -> dict[str, float | None]:
     found |= {f"R@10 ({band})": bands[band]["R@10"] for band in BANDS}
     found |= {name: (figures["hierarchical"] or {}).get(name) for name in ("hP@5", "hR@5")}
     found |= figures["probabilities"]
-    percent = {name: None if value is None else 100 * value for name, value in found.items()}
-    return percent | {title: figures["costs"].get(name) for name, title in _COSTS.items()}
+    return _percent(found) | {title: figures["costs"].get(name) for name, title in _COSTS.items()}
 
 
 def code_of(row: dict[str, Any]) -> str:

@@ -1,7 +1,5 @@
 """How well labels are found that no training document carries: labels are hidden, fold by fold.
 
-    python tests/bench/hidden_labels.py CORPUS WORK [--config RUN.yaml] [--json FILE]
-
 Few corpora have many documents of labels without training documents. So 5 % of the labels that
 training documents carry are hidden, five times others: taken out of what each scorer learned, their
 documents stay. A classifier of `sparse` knows no other label, so it is the same without those of
@@ -13,22 +11,18 @@ of which each half is ranked by a blend that is fitted on the other half:
 - P@5, nDCG@5 and PSP@5 of all labels.
 
 ± is the standard error over the documents of all folds; those of `without NAME` are of the
-difference from the blend of all scorers. WORK keeps what is trained, as in a run.
+difference from the blend of all scorers.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
-from machine import begin
-from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
@@ -41,8 +35,8 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.training.calibration.ensemble import fit_blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import PairCollector, spread_rows
-from longtail.training.configuration.run import TrainingConfig, read_config
-from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset
 from longtail.training.data.documents import TrainingDocuments
 from longtail.training.lexical.word_vectors import WordVectorsSettings, fit_word_vectors
 from longtail.training.memory.vectors import vector_memory
@@ -62,6 +56,8 @@ K = 10
 OF_ALL = ("P@5", "nDCG@5", "PSP@5")
 MEASURES = (f"R@{K} (hidden)", *OF_ALL)
 Values = dict[str, np.ndarray]
+Differences = dict[str, dict[str, float]]
+"""By measure: mean and standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +154,14 @@ def _values(
     return {f"R@{K} (hidden)": 100 * recall, **{name: 100 * values[name] for name in OF_ALL}}
 
 
-def main() -> None:
-    """Print what each scorer and the blend find of hidden labels, and of all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--config", type=Path, help="YAML file of the training")
-    parser.add_argument("--seed", type=int, default=0)
-    add_json_option(parser)
-    chosen = begin(parser)
-    found, dev = trained(open_dataset(chosen.corpus), read_config(chosen.config), chosen.work)
+def hidden_differences(found: EncoderFree, dev: DevTexts) -> dict[str, Differences]:
+    """Return `differences` over the folds of hidden labels."""
     folds: dict[str, list[Values]] = {}
-    num_hidden = 0
-    for is_hidden in hidden_folds(found.catalogue.training_counts, chosen.seed):
-        num_hidden += int(is_hidden.sum())
+    for is_hidden in hidden_folds(found.catalogue.training_counts, 0):
         parts = without_hidden(found, is_hidden)
         for name, values in measured(parts, dev, is_hidden, found.truth.shape[0]).items():
             folds.setdefault(name, []).append(values)
-    table = table_of(folds)
-    for name, *cells in table["rows"]:
-        print(name, *(f"{x['mean']:.2f} ± {x['standard_error']:.2f}" for x in cells), sep=" | ")
-    figures = {"hidden": table, "labels": num_hidden, "documents": len(dev.texts)}
-    keep(chosen.json, figures, seeds=[chosen.seed])
+    return differences(folds)
 
 
 def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[EncoderFree, DevTexts]:
@@ -197,25 +179,18 @@ def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[Encode
     return found, DevTexts([texts[row] for row in rows.tolist()], csr_array(truth[rows]))
 
 
-def table_of(folds: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
-    """Return the means over the documents of all folds, and their standard errors, by scorer.
+def differences(folds: Mapping[str, Sequence[Values]]) -> dict[str, Differences]:
+    """Return means over the documents of all folds with standard errors, by scorer and measure.
 
-    Of a blend without a scorer they are of its differences from the blend of all.
+    Those of a blend without a scorer are of its differences from the blend of all.
     """
-    rows = []
+    found: dict[str, Differences] = {}
     for name, own in folds.items():
-        cells = []
+        found[name] = {}
         for measure in MEASURES:
             values = np.concatenate([each[measure] for each in own])
-            spread = values
             if name.startswith(WITHOUT):
-                spread = values - np.concatenate([each[measure] for each in folds[BLEND]])
-            error = float(spread.std(ddof=1)) / math.sqrt(len(spread))
-            cells.append({"mean": float(values.mean()), "standard_error": error})
-        rows.append([name, *cells])
-    columns = [{"name": "scorer"}, *({"name": name, "digits": 2} for name in MEASURES)]
-    return {"columns": columns, "rows": rows}
-
-
-if __name__ == "__main__":
-    main()
+                values = values - np.concatenate([each[measure] for each in folds[BLEND]])
+            error = float(values.std(ddof=1)) / math.sqrt(len(values))
+            found[name][measure] = {"mean": float(values.mean()), "standard_error": error}
+    return found

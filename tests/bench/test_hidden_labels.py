@@ -82,17 +82,19 @@ def test_recall_is_that_of_a_count_over_the_ranking(trained, is_hidden):
     assert {bench.BLEND, *SCORERS, bench.WITHOUT + "neighbours"} <= set(values)
 
 
-def test_a_table_has_errors_of_differences_for_blends_without_a_scorer():
+def test_blends_without_a_scorer_are_differences_from_the_blend():
     def fold(value):
         return {name: np.array([value, value + 2.0]) for name in bench.MEASURES}
 
-    table = bench.table_of(
+    found = bench.differences(
         {
             bench.BLEND: [fold(1.0), fold(5.0)],
             f"{bench.WITHOUT}names": [fold(0.0), fold(4.0)],
         }
     )
-    (_, blend, *_), (_, without, *_) = table["rows"]
-    assert blend["mean"] == 4.0
-    assert blend["standard_error"] == pytest.approx(np.std([1, 3, 5, 7], ddof=1) / 2)
-    assert without == {"mean": 3.0, "standard_error": 0.0}
+    for measure in bench.MEASURES:
+        blend = found[bench.BLEND][measure]
+        assert blend["mean"] == 4.0
+        assert blend["standard_error"] == pytest.approx(np.std([1, 3, 5, 7], ddof=1) / 2)
+        without = found[f"{bench.WITHOUT}names"][measure]
+        assert without == {"mean": -1.0, "standard_error": 0.0}

@@ -191,6 +191,31 @@ def test_calibration_by_band_is_counted():
         assert found[band]["ECE"] < 0.2 and found[band]["chance"] < 0.2
 
 
+@pytest.mark.slow
+def test_a_corpus_is_measured_and_its_tables_are_made(tiny_corpus, tmp_path):
+    board, mode = tmp_path / "board.json", "no encoder"
+    evidence.measure(tiny_corpus, mode, tmp_path / "work", board)
+    assert evidence.is_measured(board, tiny_corpus, mode)
+    (record,) = read_rows(board)
+    figures, tables = record["figures"], tables_of(board)
+    of_blend = figures["otherwise"]["`ensemble`"]
+    for measure in ("P@1", "P@5", "PSP@5"):  # the same ranking, measured in another way
+        assert of_blend[measure] == pytest.approx(figures["bands"]["all"][measure])
+    assert {row[2] for row in tables["otherwise"]["rows"]} >= {"`sparse`", "tail dial 0.4"}
+    assert all(0 < x["right"] <= 1 and x["found"] <= 1 for x in figures["promises"].values())
+    assert len(tables["promises"]["rows"]) == len(figures["promises"])
+    (mode_row,) = tables["modes"]["rows"]
+    assert mode_row[:2] == [tiny_corpus.name, evidence.MODES[mode][0]]
+    names = [column["name"] for column in tables["parts"]["columns"]]
+    of_part = {row[0]: dict(zip(names, row, strict=True)) for row in tables["parts"]["rows"]}
+    for name, cells in figures["parts"].items():
+        of_corpus = {f"{tiny_corpus.name}: {measure}": cell for measure, cell in cells.items()}
+        assert of_corpus.items() <= of_part[name].items()
+    blend = figures["parts"]["blend"]
+    assert set(blend) == {"P@5", "nDCG@5", "PSP@5", "R@10 (0)", "R@10 (hidden)"}
+    assert abs(figures["parts"]["blend without names"]["P@5"]["mean"]) < blend["P@5"]["mean"]
+
+
 def test_names_stand_in_tables_as_they_are(oracle, tmp_path):
     path = tmp_path / "board.json"
     write_oracle(oracle, path, name="a|b `c` <i>")

@@ -1,5 +1,8 @@
 """All published figures of Longtail, measured again: a row of the leaderboard for each mode.
 
+A row has the figures of the default scorer on test, its promises, and each scorer alone; that
+without an encoder has what the blend loses without one of its scorers (`hidden_labels.py`), too.
+
     make evidence                                          # all of them: hours; it resumes
     python tests/bench/leaderboard/evidence.py DATA/tate   # of one corpus
     python tests/bench/leaderboard/evidence.py DATA/eurlex57k --mode phrases --work WORK
@@ -18,10 +21,11 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy and PyTorch are imported
 import argparse
 import itertools
 import shlex
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,9 @@ from row import BOARD, name_of, write_row
 from scipy.sparse import csr_array
 
 ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
+
+import hidden_labels
 
 from docs.generation.leaderboard import (
     BANDS,
@@ -47,18 +53,32 @@ from docs.generation.leaderboard import (
     columns_of,
     read_sets,
 )
+from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED
+from longtail.models.fitted.promises import PRECISION_PROMISE
 from longtail.models.metrics import join_truth
 from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.compare import in_columns_of, write_predictions
+from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.truth import truth_of
+from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.reliability import calibration_error
+from longtail.training.configuration.run import read_config
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.by_frequency import (
+    ALL_LABELS,
+    FREQUENCY_BINS,
+    TAIL_BIN,
+    ZERO_SHOT_BIN,
+    evaluate,
+)
+from longtail.training.fitted.promises import fit_promise, measure_promise
 from longtail.training.runtime.run_log import read_stage_costs
 
 CORPORA = ("demo_data", "tate", "eurlex57k", "library-keywords")
@@ -67,10 +87,11 @@ MODES = {
     "no encoder": ("Longtail, no encoder", ["--without-encoder"]),
     "phrases": ("Longtail, phrases", ["--without-encoder", "--config", _PHRASES]),
     "default": ("Longtail", []),
+    "fine-tuned": ("Longtail, fine-tuned", ["--config", "full"]),
 }
 """By mode: the name of its row, and the options of `longtail train`."""
-PHRASES = "eurlex57k"
-"""The only corpus with long texts, for which pages name phrases."""
+MEASURED_ON = {"phrases": ("eurlex57k",), "fine-tuned": ("demo_data",)}
+"""Corpora of a mode: those of long texts, and those that need neither hours nor a GPU."""
 _DRAWN = {
     "Longtail, no encoder": ("Longtail, without an encoder", "#c1272d"),
     "Annif, ensemble with MLLM": ("Annif, ensemble", "#0b6e4f"),
@@ -79,7 +100,16 @@ _DRAWN = {
     "napkinXC, PLT": ("napkinXC, PLT", "#6b4c9a"),
 }
 WIDTH = 20
+PROMISED = (0.7, 0.8, 0.9)
+"""Shares of right labels that are promised."""
+CONFIDENCE = 0.9
+MOST_OTHERWISE = 6000
 _PLACES, _NUM_DRAWS = 5, 20
+_KS = (1, 5, 10)
+_FOR_RARE_LABELS = (
+    RankingOptions(k=max(_KS), aim="propensity"),
+    RankingOptions(k=max(_KS), tail_dial=0.4),
+)
 _NUM_TIMED, _WARM_UP = 200, 20
 
 
@@ -100,7 +130,7 @@ def main() -> None:
         (data, mode)
         for data in corpora
         for mode in chosen.mode or MODES
-        if mode != "phrases" or data.name == PHRASES
+        if data.name in MEASURED_ON.get(mode, [data.name])
     ]
     missing = [each for each in wanted if not is_measured(chosen.json, *each)]
     print(f"Measured with this code: {len(wanted) - len(missing)} of {len(wanted)} rows.")
@@ -178,8 +208,12 @@ def measure(data: Path, mode: str, work: Path, board: Path) -> None:
         "version": f"longtail {bundle.manifest.longtail_version}",
         "settings": f"{trained}: {scorer}",
         "calibration": calibration_by_band(ranking, truth, counts),
+        "otherwise": ranked_otherwise(predictor, dataset, truth),
+        "promises": promises_of(bundle, data, scorer),
         "seeds": [0],
     }
+    if mode == "no encoder":
+        about["parts"] = parts_of_blend(data, run)
     command = f"python tests/bench/leaderboard/evidence.py {name_of(data)} --mode '{mode}'"
     threshold = bundle.manifest.thresholds.get(scorer)
     write_row(
@@ -203,12 +237,8 @@ def rank_test(predictor: Predictor, dataset: Dataset, scorer: str) -> tuple[floa
     options = RankingOptions(k=min(WIDTH, len(predictor.catalogue)), scorer=scorer)
     predictor.rank(predictor.read(["a text that compiles what is compiled"] * _WARM_UP), options)
     started = time.process_time()
-    parts = [
-        predictor.rank(predictor.read(texts), options)
-        for texts in chunks(dataset.split("test").texts())
-    ]
+    found = ranked(predictor, dataset.split("test").texts(), options)
     seconds = time.process_time() - started
-    found = Ranking.joined(parts)
     counts = predictor.catalogue.training_counts[found.labels]
     scores = probabilities_of(predictor.parts.calibrations[scorer], found.scores, counts)
     is_there = (found.labels != NO_LABEL) & ~np.isneginf(found.scores)
@@ -217,6 +247,74 @@ def rank_test(predictor: Predictor, dataset: Dataset, scorer: str) -> tuple[floa
         np.where(is_there, scores, -np.inf).astype(np.float32),
     )
     return 1000 * seconds / len(found.labels), ranking
+
+
+def ranked(predictor: Predictor, texts: Iterable[str], options: RankingOptions) -> Ranking:
+    """Return the first labels of texts, with scores."""
+    parts = [predictor.rank(predictor.read(some), options) for some in chunks(texts)]
+    return Ranking.joined(parts)
+
+
+def ranked_otherwise(
+    predictor: Predictor, dataset: Dataset, truth: Float32[csr_array, "document label"]
+) -> dict[str, dict[str, float | None]]:
+    """Return measures of each scorer by itself, and of what ranks for rare labels.
+
+    Of the first `MOST_OTHERWISE` test documents.
+    """
+    options = {
+        f"`{name}`": RankingOptions(k=max(_KS), scorer=name) for name in predictor.scorers.names
+    }
+    options |= {x.ranked_by: x for x in _FOR_RARE_LABELS}
+    texts = [*itertools.islice(dataset.split("test").texts(), MOST_OTHERWISE)]
+    rankings = {name: ranked(predictor, texts, x) for name, x in options.items()}
+    counts, size = predictor.catalogue.training_counts, dataset.split("train").scan().labels.shape
+    found = evaluate(rankings, csr_array(truth[: len(texts)]), counts, size[0], _KS).scorers
+    return {
+        name: {
+            **{measure: of[ALL_LABELS].values[measure] for measure in ("P@1", "P@5", "PSP@5")},
+            "macro-F1@5 (1-9)": of[TAIL_BIN].values["macro-F1@5"],
+            "R@10 (0)": of[ZERO_SHOT_BIN].values["R@10"],
+        }
+        for name, of in found.items()
+    }
+
+
+def promises_of(bundle: Bundle, data: Path, scorer: str) -> dict[str, dict[str, float]]:
+    """Return what promises that are found on dev let through on test, over all labels."""
+    dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
+    dev, test = (answer_split(bundle, dataset, split, scorer) for split in ("dev", "test"))
+    promises = [
+        fit_promise(dev, scorer, PRECISION_PROMISE, level, CONFIDENCE) for level in PROMISED
+    ]
+    found = {}
+    for kept in (measure_promise(test, each) for each in promises if each.can_accept):
+        band = kept.bands[ALL_LABELS]
+        found[kept.promise] = {
+            "found": band.found,
+            "right": band.share,
+            "lower": band.lower,
+            "upper": band.upper,
+            "texts": kept.num_served / kept.num_documents,
+        }
+    return found
+
+
+def parts_of_blend(data: Path, run: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Return what scorers and the blend find on dev, and what it gains without one of them."""
+    work = run.with_name("hidden")
+    shutil.copytree(run, work, dirs_exist_ok=True)  # what training kept is not trained again
+    found, dev = hidden_labels.trained(open_dataset(data), read_config(None), work)
+    whole = ModelParts(found.catalogue, found.sparse, None, found.models)
+    is_unseen, num_documents = found.catalogue.training_counts == 0, found.truth.shape[0]
+    seen = hidden_labels.measured(whole, dev, is_unseen, num_documents)
+    parts = hidden_labels.differences({name: [values] for name, values in seen.items()})
+    for name, found_hidden in hidden_labels.hidden_differences(found, dev).items():
+        parts[name] = {
+            **{measure.replace("hidden", "0"): x for measure, x in parts[name].items()},
+            hidden_labels.MEASURES[0]: found_hidden[hidden_labels.MEASURES[0]],
+        }
+    return parts
 
 
 def calibration_by_band(
