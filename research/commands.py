@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from research.diagnosis.command import diagnose
-from research.experiments import blend, negative_mining, sampling_bias
+from research.experiments import negative_mining, sampling_bias
 from research.experiments.adversarial import experiment as adversarial
 from research.experiments.depl import experiment as depl
 
@@ -18,6 +18,5 @@ app = typer.Typer(
 app.command("sampling-bias")(sampling_bias.command)
 app.command("negative-mining")(negative_mining.command)
 app.command("adversarial")(adversarial.command)
-app.command("blend")(blend.command)
 app.command("depl")(depl.command)
 app.command("diagnose")(diagnose)

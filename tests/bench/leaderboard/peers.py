@@ -1,7 +1,7 @@
 """Rows of other programs on the leaderboard: each tuned on dev over a small grid of its own.
 
     python -m venv O; O/bin/pip install omikuji==0.5.2 numpy scipy
-    python tests/bench/leaderboard/peers.py DATA/eurlex57k omikuji-parabel --python O/bin/python \
+    python tests/bench/leaderboard/peers.py DATA/eurlex57k omikuji-bonsai --python O/bin/python \
         --work WORK
 
 Every setting of the grid is trained on the training documents and ranked on dev; the one with the
@@ -47,12 +47,11 @@ class Peer:
     settings: dict[str, tuple[Any, ...]]
 
 
-_OMIKUJI = {"linear_c": (0.5, 1.0, 2.0, 4.0, 8.0), "linear_loss_type": (0, 1), "beam_size": (30,)}
 PEERS = {
-    "omikuji-parabel": Peer("omikuji, Parabel", "omikuji==0.5.2", "run_omikuji.py", _OMIKUJI),
     "omikuji-bonsai": Peer(
         "omikuji, Bonsai", "omikuji==0.5.2", "run_omikuji.py",
-        {**_OMIKUJI, "cluster_balanced": (False,), "cluster_k": (100,), "max_depth": (3,)},
+        {"linear_c": (0.5, 1.0, 2.0, 4.0, 8.0), "linear_loss_type": (0, 1), "beam_size": (30,),
+         "cluster_balanced": (False,), "cluster_k": (100,), "max_depth": (3,)},
     ),
     "xr-linear": Peer(
         "PECOS XR-Linear", "libpecos==1.2.8", "run_xr_linear.py",
