@@ -20,11 +20,13 @@ A cell is text, a number, null, or `{"mean": 1.2, "standard_error": 0.1}`; `digi
 cell's object hold for it alone. A row of the first form may be taken from another table:
 `{"from": "FILE.json NAME", "row": "its first cell", "title": "another first cell"}`.
 
-`leaderboard.json SET` asks for the table of a set, `first` for that of the README and
-`probabilities` for calibration by band (`generation/leaderboard.py`), and `claims all` for the one
-that is counted from all tested findings (`generation/claims.py`).
+`leaderboard.json SET` asks for the table of a set, `first` for that of the README, and `modes`,
+`otherwise`, `parts`, `probabilities` and `promises` for those of Longtail alone
+(`generation/leaderboard.py`); `claims all` for the one that is counted from all tested findings
+(`generation/claims.py`).
 
-A line below the table names commit and date of its records, unless it has a column `code`.
+A line below the table names commit and date of its records, unless its last column or row is
+`code`.
 
 Options behind NAME: ` [a; b + c]` keeps the rows that have such a cell, or all of several;
 `: P@1; P@5` chooses columns, in this order.
@@ -77,7 +79,9 @@ def render_page(path: Path) -> str:
 
     def fill(block: re.Match[str]) -> str:
         table = find_table(block[2])
-        has_code = block[2].startswith("claims") or table["columns"][-1]["name"] == CODE
+        has_code = block[2].startswith("claims") or CODE in (
+            table["columns"][-1]["name"], table["rows"][-1][0],
+        )  # fmt: skip
         code = "" if has_code else f"\n{code_of(block[2], path)}\n"
         return f"{block[1]}\n{markdown_of(table)}\n{code}\n{block[3]}"
 

@@ -33,6 +33,7 @@ _COSTS = {
 }
 _DIGITS = {_COSTS[name]: 0 for name in ("training_seconds", "training_wall_seconds", "bundle_mib")}
 _PLAIN = "Longtail, no encoder"
+_CODE_ROW = "code"
 _CODE = Path(__file__).parents[2] / "longtail"
 _FIRST = (
     ("eurlex57k", "Longtail, no encoder", "EURLEX57K, 4,271 labels: Longtail, without an encoder"),
@@ -149,10 +150,13 @@ def _parts(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the blend, names, and what the blend gains without a scorer, by corpus."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        for scorer, cells in row["figures"].get("parts", {}).items():
+        parts = row["figures"].get("parts", {})
+        code = dict.fromkeys(next(iter(parts.values()), ()), code_of(row))
+        for scorer, cells in (parts | {_CODE_ROW: code}).items():
             found.setdefault(scorer, {}).update(
                 {f"{row['set']}: {name}": cell for name, cell in cells.items()}
             )
+    found[_CODE_ROW] = found.pop(_CODE_ROW, {})  # the last one
     names = list(dict.fromkeys(name for cells in found.values() for name in cells))
     return {
         "columns": [{"name": "scorer"}, *({"name": name, "digits": 2} for name in names)],
