@@ -21,7 +21,7 @@ TYPED := longtail.models,longtail.training,longtail.ext.editions,longtail.ext.le
 
 # Every published figure of Longtail that this code has not measured: hours; started again, it goes on.
 # CORPUS=../shared/data/tate measures one corpus.
-evidence: $(VENV)/.installed
+evidence: $(VENV)/.installed-dev
 	LONGTAIL_DATA='$(LONGTAIL_DATA)' $(BIN)/python tests/bench/leaderboard/evidence.py $(CORPUS)
 	$(BIN)/python docs/render.py
 
