@@ -100,7 +100,7 @@ def find_table(directive: str) -> Table:
     """Return what a directive asks for.
 
     Raises:
-        ValueError: It can't be read, or there are no such figures or columns.
+        ValueError: It can't be read, or there are no such figures, rows or columns.
     """
     asked = _DIRECTIVE.fullmatch(directive)
     if asked is None:
@@ -111,6 +111,8 @@ def find_table(directive: str) -> Table:
     if asked["rows"]:
         kept = [set(each.split(" + ")) for each in asked["rows"].split("; ")]
         rows = [row for row in rows if any(x <= {_text(cell, {}) for cell in row} for x in kept)]
+    if not rows:
+        raise ValueError(f"table {directive!r}: no such rows")
     table = {"columns": table["columns"], "rows": rows}
     return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
 

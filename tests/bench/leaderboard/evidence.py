@@ -267,7 +267,7 @@ def ranked_otherwise(
 ) -> dict[str, dict[str, float | None]]:
     """Return measures of each scorer by itself, and of what ranks for rare labels.
 
-    Of the first `MOST_OTHERWISE` test documents.
+    The first `MOST_OTHERWISE` test documents are ranked.
     """
     options = {
         f"`{name}`": RankingOptions(k=max(_KS), scorer=name) for name in predictor.scorers.names
