@@ -109,9 +109,15 @@ def tables_of(path: Path) -> dict[str, Any]:
     }
 
 
+def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return quality and costs of the rows of a set."""
+    lines = [([_plain(row["figures"]["name"])], columns_of(row), row) for row in rows]
+    return _listed(["row"], lines, digits=2)
+
+
 def _modes(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return quality and costs of each mode on each corpus."""
-    lines = [([row["set"], row["figures"]["name"]], columns_of(row), row) for row in rows]
+    lines = [([row["set"], _plain(row["figures"]["name"])], columns_of(row), row) for row in rows]
     return _listed(["corpus", "mode"], lines, digits=2)
 
 
@@ -204,16 +210,6 @@ def columns_of(row: dict[str, Any]) -> dict[str, float | None]:
 def code_of(row: dict[str, Any]) -> str:
     """Return the commit of a row, and whether it is older code."""
     return f"{row['commit']}, older" if is_older(row) else str(row["commit"])
-
-
-def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    every = [columns_of(row) for row in rows]
-    columns = [{"name": name, "digits": _DIGITS.get(name, 2)} for name in every[0]]
-    cells = [
-        [_plain(row["figures"]["name"]), *each.values(), code_of(row)]
-        for row, each in zip(rows, every, strict=True)
-    ]
-    return {"columns": [{"name": "row"}, *columns, {"name": "code"}], "rows": cells}
 
 
 def _plain(text: str) -> str:

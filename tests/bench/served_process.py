@@ -27,10 +27,6 @@ class Served:
         """Return its resident memory."""
         return self._of_status("VmRSS")
 
-    def own_memory_mib(self) -> float:
-        """Return its resident memory without pages of files, which processes share."""
-        return self._of_status("RssAnon")
-
     def _of_status(self, name: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         (line,) = [line for line in status.splitlines() if line.startswith(name)]
