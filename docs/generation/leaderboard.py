@@ -38,7 +38,7 @@ _CODE = Path(__file__).parents[2] / "longtail"
 _FIRST = (
     ("eurlex57k", "Longtail, no encoder", "EURLEX57K, 4,271 labels: Longtail, without an encoder"),
     ("eurlex57k", "Longtail, phrases", "EURLEX57K: with phrases"),
-    ("eurlex57k", "PECOS XR-Linear", "EURLEX57K: PECOS XR-Linear"),
+    ("eurlex57k", "omikuji, Bonsai", "EURLEX57K: omikuji, Bonsai"),
     ("eurlex57k", "Annif, ensemble with MLLM", "EURLEX57K: Annif, ensemble"),
     ("tate", "Longtail, no encoder", "Tate, 16,455 subjects: Longtail"),
     ("library-keywords", "Longtail, no encoder", "library records, 141,858 keywords: Longtail"),

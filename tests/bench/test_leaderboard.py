@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, save_npz
+from scipy.sparse import csr_array, save_npz, vstack
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -82,6 +82,23 @@ def test_padding_is_no_answer():
     labels[:, 1:], scores[:, 1:] = NO_LABEL, -np.inf
     found, is_true = columns.first_pairs(Ranking(labels, scores), truth, 5)
     assert len(found) == len(is_true) == len(labels)
+
+
+def test_documents_of_equal_texts_are_drawn_together():
+    once, truth = made_up(4)
+    twice = Ranking(np.tile(once.labels, (2, 1)), np.tile(once.scores, (2, 1)))
+    texts = np.arange(len(once.labels))
+
+    def interval(ranking: Ranking, truth: csr_array, texts: np.ndarray) -> list[float]:
+        counts = np.asarray(truth.sum(axis=0), dtype=np.int64)
+        judged = columns.Judged(truth, counts, truth.shape[0], None, texts)
+        return columns.document_intervals(ranking, judged)["P@5"]
+
+    expected = interval(once, truth, texts)
+    both = vstack([truth, truth], format="csr")
+    assert interval(twice, both, np.tile(texts, 2)) == pytest.approx(expected)
+    apart = interval(twice, both, np.arange(2 * len(texts)))
+    assert np.ptp(apart) < 0.9 * np.ptp(expected)  # as if it were twice as many documents
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +231,18 @@ def test_a_corpus_is_measured_and_its_tables_are_made(tiny_corpus, tmp_path):
     blend = figures["parts"]["blend"]
     assert set(blend) == {"P@5", "nDCG@5", "PSP@5", "R@10 (0)", "R@10 (hidden)"}
     assert abs(figures["parts"]["blend without names"]["P@5"]["mean"]) < blend["P@5"]["mean"]
+
+
+def test_stages_of_the_trial_of_an_encoder_are_counted_once(tmp_path):
+    seconds = {"sparse": 100, "label vectors": 20, "document vectors-trial": 30}
+    seconds |= {"encoder trial": 60, "bundle": 1}  # 10 s of it are its own
+    lines = [
+        {"stage": x, "wall_s": s, "cpu_s": 2 * s, "peak_rss_bytes": 2**30, "is_done": True}
+        for x, s in seconds.items()
+    ]
+    (tmp_path / "stages.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    costs = evidence.training_costs(tmp_path)
+    assert (costs["training_wall_seconds"], costs["training_seconds"]) == (161, 322)
 
 
 def test_names_stand_in_tables_as_they_are(oracle, tmp_path):

@@ -50,22 +50,27 @@ class Judged:
         training_counts: Training documents of each label.
         num_training_documents: N of the propensities.
         ancestors: 1 for each label itself and for all above it; None without a hierarchy.
+        text_of_document: Documents with equal texts have the same number, from 0 on.
     """
 
     truth: Float32[csr_array, "document label"]
     training_counts: Int64[np.ndarray, label]
     num_training_documents: int
     ancestors: Float32[csr_array, "label label"] | None
+    text_of_document: Int64[np.ndarray, document]
 
     @classmethod
     def of(cls, dataset: Dataset, split_name: str) -> Judged:
         """Read the truth of a split, and what the whole corpus says of its labels."""
-        catalogue = dataset.catalogue
+        catalogue, split = dataset.catalogue, dataset.split(split_name)
+        numbers: dict[int, int] = {}
+        texts = [numbers.setdefault(hash(x), len(numbers)) for x in split.texts()]
         return cls(
-            truth=dataset.split(split_name).scan().labels,
+            truth=split.scan().labels,
             training_counts=catalogue.training_counts,
             num_training_documents=dataset.split("train").scan().labels.shape[0],
             ancestors=LabelHierarchy(catalogue).ancestors() if catalogue.has_hierarchy else None,
+            text_of_document=np.array(texts, dtype=np.int64),
         )
 
 
@@ -166,13 +171,17 @@ def micro_f1(
 
 
 def document_intervals(ranking: Ranking, judged: Judged, seed: int = 0) -> dict[str, list[float]]:
-    """Return 95 % intervals by resampling documents: what another test split might have said."""
-    random, num_documents = np.random.default_rng(seed), judged.truth.shape[0]
-    drawn = random.multinomial(
-        num_documents, np.full(num_documents, 1 / num_documents), size=_NUM_RESAMPLES
-    )
+    """Return 95 % intervals by resampling texts: what another test split might have said.
+
+    Documents with equal texts are drawn together, as they are answered alike.
+    """
+    sizes = np.bincount(judged.text_of_document)
+    shares = np.full(len(sizes), 1 / len(sizes))
+    drawn = np.random.default_rng(seed).multinomial(len(sizes), shares, size=_NUM_RESAMPLES)
     return {
-        name: np.percentile(drawn @ values / num_documents, _INTERVAL).tolist()
+        name: np.percentile(
+            drawn @ np.bincount(judged.text_of_document, values) / (drawn @ sizes), _INTERVAL
+        ).tolist()
         for name, values in document_values(ranking, judged).items()
     }
 

@@ -91,7 +91,7 @@ def main() -> None:
     about = {
         "name": peer.title,
         "version": peer.version,
-        "settings": f"{best['features']}; {describe(best['settings'], peer)}",
+        "settings": f"{best['features']}; {describe(best['settings'], PEERS[chosen.peer])}",
         "seeds": [0],
     }
     write_row(
