@@ -78,7 +78,10 @@ def render_page(path: Path) -> str:
     """Return the text of a page with its tables filled."""
 
     def fill(block: re.Match[str]) -> str:
-        table = find_table(block[2])
+        try:
+            table = find_table(block[2])
+        except ValueError as error:
+            raise ValueError(f"{path.relative_to(ROOT)}: {error}") from error
         has_code = block[2].startswith("claims") or CODE in (
             table["columns"][-1]["name"], table["rows"][-1][0],
         )  # fmt: skip
@@ -110,9 +113,13 @@ def find_table(directive: str) -> Table:
     rows = [_own_row(row, table) if isinstance(row, Mapping) else row for row in table["rows"]]
     if asked["rows"]:
         kept = [set(each.split(" + ")) for each in asked["rows"].split("; ")]
-        rows = [row for row in rows if any(x <= {_text(cell, {}) for cell in row} for x in kept)]
+        texts = [{_text(cell, {}) for cell in row} for row in rows]
+        if missing := [x for x in kept if not any(x <= cells for cells in texts)]:
+            raise ValueError(f"table {directive!r}: no row {' + '.join(sorted(missing[0]))!r}")
+        are_kept = [any(x <= cells for x in kept) for cells in texts]
+        rows = [row for row, is_kept in zip(rows, are_kept, strict=True) if is_kept]
     if not rows:
-        raise ValueError(f"table {directive!r}: no such rows")
+        raise ValueError(f"table {directive!r}: no rows")
     table = {"columns": table["columns"], "rows": rows}
     return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
 
@@ -244,7 +251,10 @@ def value_of(cell: Any) -> int | float | None:
 
 def main() -> None:
     """Fill the tables of all pages."""
-    made = {path: render_page(path) for path in pages()}
+    try:
+        made = {path: render_page(path) for path in pages()}
+    except ValueError as error:
+        sys.exit(f"Error: {error}")
     made[BOARD] = leaderboard_page.page(RESULTS / leaderboard.FILE)
     for path, filled in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != filled:

@@ -117,14 +117,16 @@ def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _modes(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return quality and costs of each mode on each corpus."""
-    lines = [([row["set"], _plain(row["figures"]["name"])], columns_of(row), row) for row in rows]
+    lines = [
+        ([_plain(row["set"]), _plain(row["figures"]["name"])], columns_of(row), row) for row in rows
+    ]
     return _listed(["corpus", "mode"], lines, digits=2)
 
 
 def _otherwise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the measures of each scorer by itself, and of rankings for rare labels."""
     lines = [
-        ([row["set"], row["figures"]["name"], name], _percent(found), row)
+        ([_plain(row["set"]), _plain(row["figures"]["name"]), name], _percent(found), row)
         for row in rows
         for name, found in row["figures"].get("otherwise", {}).items()
     ]
@@ -134,7 +136,7 @@ def _otherwise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the calibration of the first five labels by band."""
     lines = [
-        ([row["set"], band], _percent(found), row)
+        ([_plain(row["set"]), band], _percent(found), row)
         for row in rows
         for band, found in row["figures"]["calibration"].items()
     ]
@@ -148,7 +150,9 @@ def _promises(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for name, kept in row["figures"].get("promises", {}).items():
             shares = _percent(kept)
             low, high = shares.pop("lower"), shares.pop("upper")
-            lines.append(([row["set"], name], shares | {"95 %": f"{low:.1f} to {high:.1f}"}, row))
+            lines.append(
+                ([_plain(row["set"]), name], shares | {"95 %": f"{low:.1f} to {high:.1f}"}, row)
+            )
     return _listed(["corpus", "promise"], lines)
 
 
@@ -160,7 +164,7 @@ def _parts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         code = dict.fromkeys(next(iter(parts.values()), ()), code_of(row))
         for scorer, cells in (parts | {_CODE_ROW: code}).items():
             found.setdefault(scorer, {}).update(
-                {f"{row['set']}: {name}": cell for name, cell in cells.items()}
+                {f"{_plain(row['set'])}: {name}": cell for name, cell in cells.items()}
             )
     found[_CODE_ROW] = found.pop(_CODE_ROW, {})  # the last one
     names = list(dict.fromkeys(name for cells in found.values() for name in cells))
@@ -191,7 +195,9 @@ def _listed(
 def _first_row(table: dict[str, Any], row: str, title: str) -> list[Any]:
     """Return some columns of a row, under another name."""
     names = [column["name"] for column in table["columns"]]
-    (cells,) = (cells for cells in table["rows"] if cells[0] == row)
+    cells = next((cells for cells in table["rows"] if cells[0] == row), None)
+    if cells is None:
+        raise ValueError(f"{FILE}: no row {row!r}, which the table 'first' shows")
     return [title, *(cells[names.index(x)] for x in (*_FIRST_COLUMNS, "code"))]
 
 

@@ -182,7 +182,8 @@ def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[Encode
 def differences(folds: Mapping[str, Sequence[Values]]) -> dict[str, Differences]:
     """Return means over the documents of all folds with standard errors, by scorer and measure.
 
-    Those of a blend without a scorer are of its differences from the blend of all.
+    Those of a blend without a scorer are of its differences from the blend of all. A measure that
+    fewer than two documents have is left out.
     """
     found: dict[str, Differences] = {}
     for name, own in folds.items():
@@ -191,6 +192,8 @@ def differences(folds: Mapping[str, Sequence[Values]]) -> dict[str, Differences]
             values = np.concatenate([each[measure] for each in own])
             if name.startswith(WITHOUT):
                 values = values - np.concatenate([each[measure] for each in folds[BLEND]])
+            if len(values) < 2:
+                continue
             error = float(values.std(ddof=1)) / math.sqrt(len(values))
             found[name][measure] = {"mean": float(values.mean()), "standard_error": error}
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -250,6 +252,44 @@ def test_names_stand_in_tables_as_they_are(oracle, tmp_path):
     write_oracle(oracle, path, name="a|b `c` <i>")
     cells = markdown_of(tables_of(path)["demo_data"]).splitlines()[-1]
     assert cells.startswith(r"| a\|b \`c\` &lt;i> |")
+
+
+def test_another_corpus_of_the_same_name_is_refused_before_it_is_trained(oracle, tmp_path):
+    board, other = tmp_path / "board.json", tmp_path / "demo_data"
+    write_oracle(oracle, board)
+    shutil.copytree(DEMO, other)
+    test = next(other.glob("tst*"))
+    test.write_bytes(test.read_bytes() + gzip.compress(b""))
+    with pytest.raises(ConfigError, match="'demo_data' are of another corpus than this one"):
+        evidence.measure_missing([(other, "no encoder")], tmp_path / "work", board)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_file_that_is_no_leaderboard_is_named(tmp_path):
+    for text in ("not json", "[]", '{"rows"'):
+        (tmp_path / "b.json").write_text(text, "utf-8")
+        with pytest.raises(ConfigError, match=r"b\.json: can't be read as a leaderboard"):
+            read_rows(tmp_path / "b.json")
+
+
+def test_a_row_of_longtail_is_not_replaced_by_predictions(oracle, tmp_path):
+    path = tmp_path / "board.json"
+    write_oracle(oracle, path, name="Longtail", of=OURS, code="0")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="'Longtail' is a row of Longtail"):
+        write_oracle(oracle, path, name="Longtail")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_scores_that_are_no_numbers_are_refused(oracle, tmp_path, wrong):
+    dataset, files = oracle
+    ranking = read_predictions(files["test"], *dataset.split("test").scan().labels.shape)
+    scores = ranking.scores.copy()
+    scores[3, 1] = wrong
+    write_predictions(tmp_path / "n.npz", Ranking(ranking.labels, scores), len(dataset.labels))
+    with pytest.raises(DataError, match=r"n\.npz: document 3 has the score (nan|inf) at place 1"):
+        write_oracle(oracle, tmp_path / "row.json", test=tmp_path / "n.npz")
 
 
 def test_too_few_labels_and_another_scale_are_refused(oracle, tmp_path):

@@ -34,6 +34,13 @@ def is_current(row):
     return row["figures"]["code"] == leaderboard.code_digest()
 
 
+def test_the_demo_that_a_release_is_compared_with_is_of_this_code():
+    figures = json.loads((RESULTS / "demo-digest.json").read_text("utf-8"))["figures"]
+    assert figures["code"] == leaderboard.code_digest(), (
+        "run 'python tests/contracts/demo_digest.py --write'"
+    )
+
+
 def test_the_digest_changes_with_the_code_and_not_with_its_words(tmp_path, monkeypatch):
     monkeypatch.setattr(leaderboard, "_CODE", tmp_path)
     digest = leaderboard.code_digest.__wrapped__

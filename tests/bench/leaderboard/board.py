@@ -19,11 +19,35 @@ from longtail.models.files.durable import write_lines_durably
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows; none where the file is not there."""
+    """Return the rows; none where the file is not there.
+
+    Raises:
+        ConfigError: It is no leaderboard.
+    """
     found: list[dict[str, Any]] = []
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(
+                f"{path}: can't be read as a leaderboard ({error!r}); give the path of one, or of "
+                "a file that is to be written"
+            ) from error
     return found
+
+
+def check_corpus(path: Path, name: str, fingerprint: str) -> None:
+    """Refuse another corpus under the name of a set.
+
+    Raises:
+        ConfigError: The file has rows of another corpus under this name.
+    """
+    of_set = [row for row in read_rows(path) if row["set"] == name]
+    if any(row["figures"]["data"] != fingerprint for row in of_set):
+        raise ConfigError(
+            f"{path}: its rows of the set {name!r} are of another corpus than this one; give the "
+            "corpus a folder of another name"
+        )
 
 
 def put_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -32,19 +56,18 @@ def put_row(path: Path, row: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: The file has rows of another corpus under the name of this set.
     """
-    rows, figures = read_rows(path), row["figures"]
-    of_set = [x for x in rows if x["set"] == row["set"]]
-    if any(x["figures"]["data"] != figures["data"] for x in of_set):
-        raise ConfigError(
-            f"{path}: its rows of the set {row['set']!r} are of another corpus than this row; "
-            "give the corpus a folder of another name"
-        )
-    same = [x for x in of_set if x["figures"]["name"] == figures["name"]]
-    write_rows(path, [x for x in rows if x not in same] + [dict(row)])
+    check_corpus(path, row["set"], row["figures"]["data"])
+    kept = [x for x in read_rows(path) if key_of(x) != key_of(row)]
+    write_rows(path, [*kept, dict(row)])
+
+
+def key_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return set and name of a row."""
+    return row["set"], row["figures"]["name"]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows by set and name, one a line."""
-    ordered = sorted(rows, key=lambda row: (row["set"], row["figures"]["name"]))
+    ordered = sorted(rows, key=key_of)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_lines_durably(path, ['{"rows": [', ",\n".join(map(json.dumps, ordered)), "]}"])

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from board import put_row
+from board import key_of, put_row, read_rows
 from columns import KS, Judged, columns_of
 
 from longtail.models.errors import ConfigError, DataError, LongtailError
@@ -78,7 +78,8 @@ def main() -> None:
 
 def name_of(data: Path) -> str:
     """Return the folder of a corpus as commands name it, wherever it lies on this machine."""
-    return f"DATA/{data.name}" if data.is_absolute() else str(data)
+    place, root = data.resolve(), BOARD.parents[2]
+    return str(place.relative_to(root)) if place.is_relative_to(root) else f"DATA/{place.name}"
 
 
 def with_dev(dataset: Dataset) -> Dataset:
@@ -115,6 +116,12 @@ def write_row(
     """
     check_words({**about, "command": command})
     check_costs(costs)
+    key = dataset.folder.name, about["name"]
+    if "of" not in about and any("of" in x["figures"] for x in read_rows(path) if key_of(x) == key):
+        raise ConfigError(
+            f"{path}: {about['name']!r} is a row of Longtail, which evidence.py writes; give "
+            "another --name"
+        )
     judged = Judged.of(dataset, "test")
     ranking = ranking_of(test, judged.truth)
     ranked = None
@@ -134,9 +141,17 @@ def ranking_of(path: Path, truth: Any) -> Ranking:
     """Read predictions, and tell how good they are and of how many documents there are none.
 
     Raises:
-        DataError: They are of other documents or labels, or fewer than ten labels wide.
+        DataError: They are of other documents or labels, fewer than ten labels wide, or have a
+            score that is no number.
     """
     ranking = read_predictions(path, *truth.shape)
+    is_wrong = (ranking.labels != NO_LABEL) & ~np.isfinite(ranking.scores)
+    if is_wrong.any():
+        row, place = np.argwhere(is_wrong)[0].tolist()
+        raise DataError(
+            f"{path}: document {row} has the score {ranking.scores[row, place]} at place {place}; "
+            "expected a finite number for every label"
+        )
     if ranking.labels.shape[1] < max(KS):
         raise DataError(
             f"{path}: at most {ranking.labels.shape[1]} labels a document; expected {max(KS)} or "
