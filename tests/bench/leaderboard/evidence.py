@@ -36,7 +36,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import matplotlib.ticker
 import numpy as np
-from board import check_corpus, read_rows, write_rows
+from board import check_corpus, key_of, read_rows, write_rows
 from jaxtyping import Float32, Int64
 from row import BOARD, name_of, write_row
 from scipy.sparse import csr_array
@@ -143,7 +143,7 @@ def main() -> None:
         if chosen.outdated:
             mark_outdated(chosen.json)
         else:
-            measure_missing(wanted, chosen.work.resolve(), chosen.json)
+            measure_missing(wanted, chosen.work.resolve(), chosen.json.resolve())
     except LongtailError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
@@ -160,7 +160,7 @@ def measure_missing(wanted: Sequence[tuple[Path, str]], work: Path, board: Path)
     for data, mode in missing:
         of_mode = work / f"{data.name}-{mode.replace(' ', '-')}"
         measure(data, mode, of_mode / f"{code_digest()}-{fingerprints[data][:12]}", board)
-    if board == BOARD:
+    if board == BOARD.resolve():
         draw(board, board.with_name("evidence.png"))
 
 
@@ -182,7 +182,7 @@ def is_measured(board: Path, data: Path, mode: str) -> bool:
     return any(
         row["figures"].get("code") == code_digest()
         for row in read_rows(board)
-        if (row["set"], row["figures"]["name"]) == (data.name, MODES[mode][0])
+        if key_of(row) == (data.name, MODES[mode][0])
     )
 
 
@@ -190,7 +190,7 @@ def expected_minutes(board: Path, data: Path, mode: str) -> str:
     """Return how long a row took when it was last measured."""
     for row in read_rows(board):
         seconds = row["figures"]["costs"].get("measured_seconds")
-        if seconds and (row["set"], row["figures"]["name"]) == (data.name, MODES[mode][0]):
+        if seconds and key_of(row) == (data.name, MODES[mode][0]):
             return f"{seconds / 60:.0f} minutes when it was last measured"
     return "not measured yet"
 
